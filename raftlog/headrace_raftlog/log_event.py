@@ -113,7 +113,7 @@ SNAPSHOT_INSTALLED: Final = Event(
 SNAPSHOT_SLOW: Final = Event(
     "snapshot_slow",
     INFO,
-    "snapshot of group %(group)d took %(seconds).3f s, in which this node did nothing else",
+    "snapshot of group %(group)d kept the event loop of this node for %(seconds).3f s",
     ("group", "index", "bytes", "seconds"),
     _OF_GROUP,
 )

@@ -10,25 +10,19 @@ from __future__ import annotations
 import errno
 import logging
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from queue import SimpleQueue
 from typing import Final, NamedTuple
 
-from headrace_raftlog.model.limits import (
-    READ_CACHED_BYTES_MAX,
-    READ_PIECES_BYTES_MAX,
-    READ_PIECES_MAX,
-    READ_THREADS,
-)
+from headrace_raftlog.model.limits import READ_CACHED_BYTES_MAX, READ_PIECES_BYTES_MAX, READ_THREADS
 from headrace_raftlog.storage.disk.files import Files, is_lost
 from headrace_raftlog.storage.segment.long_record import is_whole_record
+from headrace_raftlog.storage.segment.piece_cache import UNUSED_TURNS, LongRecord, Piece, PieceCache
 from headrace_raftlog.storage.segment.record import HEADER_BYTES
 
 LOG: Final = logging.getLogger("headrace.raft")
-
-_UNUSED_TURNS: Final = 2  # turns of the loop for which a piece waits for whoever asked for it
 
 
 def tell_nobody() -> None:
@@ -75,29 +69,6 @@ class Place(NamedTuple):
         return self.size > READ_PIECES_BYTES_MAX // 2
 
 
-class LongRecord(NamedTuple):
-    """A record that was read by a thread: its header, its payload, and whether it is intact."""
-
-    head: bytes
-    payload: bytes
-    is_intact: bool
-
-
-class Piece:
-    """Bytes of a segment in memory."""
-
-    def __init__(
-        self, offset: int, data: bytes, error: OSError | None, record: LongRecord | None = None
-    ) -> None:
-        self.offset = offset  # of the first byte in the segment
-        self.data = data
-        # why they could not be read, raised by whoever uses them; None if they were
-        self.error = error
-        self.record = record  # it, where it is a whole record and `data` is empty
-        # turns for which it is not dropped, so that whoever asked for it finds it
-        self.kept_turns = _UNUSED_TURNS if error is None else 0
-
-
 def ignore_work() -> None:
     """Ignore that a thread was given work: the default without a listener."""
 
@@ -106,14 +77,12 @@ class DiskReads:
     """Reads pieces ahead of their use. Belongs to the event loop's thread, as its callbacks do."""
 
     def __init__(self, files: Files) -> None:
-        # in pieces that are kept; READ_PIECES_BYTES_MAX at most, or one piece. Records read as such
-        # are kept besides, for the turns in which whoever asked comes for them.
-        self.held_bytes = 0
         self.fetched = 0  # pieces read by threads since the start
         # called when a thread was given work
         self.on_handed_out: Callable[[], None] = ignore_work
         self._files = files
-        self._pieces: OrderedDict[tuple[int, int], Piece] = OrderedDict()  # used last: last
+        self._pieces = PieceCache()
+        # records that were read as such, for the turns in which whoever asked comes for them
         self._records: dict[tuple[int, int], Piece] = {}
         self._waiting: dict[int, deque[Place]] = {}  # by owner, in rotation
         self._callbacks: dict[tuple[int, int], list[Callable[[], None]]] = {}
@@ -139,6 +108,11 @@ class DiskReads:
         return self._under_way > 0
 
     @property
+    def held_bytes(self) -> int:
+        """Bytes of the pieces in memory; records that were read as such are kept besides."""
+        return self._pieces.held_bytes
+
+    @property
     def is_started(self) -> bool:
         """True once threads read; until then everything is read where it is needed."""
         return self._call_soon is not None
@@ -149,18 +123,15 @@ class DiskReads:
         Raises:
             OSError: they could not be read; the next call reads again.
         """
-        for key, piece in self._pieces.items():
-            if key[0] != sequence:
-                continue
-            start = offset - piece.offset
-            if start >= 0 and start + count <= len(piece.data):
-                self._pieces.move_to_end(key)
-                piece.kept_turns = 0
-                return piece.data[start : start + count]
-            if piece.error is not None and start == 0:
-                self._drop(key)
-                raise piece.error
-        return None
+        piece = self._pieces.find(sequence, offset, count)
+        if piece is None:
+            return None
+        if piece.error is not None:
+            self._pieces.drop(sequence, offset)
+            raise piece.error
+        self._pieces.use(sequence, piece)
+        start = offset - piece.offset
+        return piece.data[start : start + count]
 
     def join(self, sequence: int, offset: int, count: int) -> bytes | None:
         """Return bytes that several pieces in memory hold together, None where they do not."""
@@ -176,24 +147,16 @@ class DiskReads:
 
     def _part(self, sequence: int, offset: int, count: int) -> bytes:
         """Return the content of one piece from an offset on, nothing without one."""
-        for key, piece in self._pieces.items():
-            start = offset - piece.offset
-            if key[0] == sequence and 0 <= start < len(piece.data):
-                piece.kept_turns = 0
-                return piece.data[start : start + count]
-        return b""
+        piece = self._pieces.find(sequence, offset, 1)
+        if piece is None or piece.error is not None:
+            return b""
+        piece.kept_turns = 0
+        start = offset - piece.offset
+        return piece.data[start : start + count]
 
     def holds(self, sequence: int, offset: int, count: int) -> bool:
         """Return whether `find` would return these bytes, or raise why they cannot be read."""
-        for key, piece in self._pieces.items():
-            if key[0] != sequence:
-                continue
-            start = offset - piece.offset
-            if start >= 0 and start + count <= len(piece.data):
-                return True
-            if piece.error is not None and start == 0:
-                return True
-        return False
+        return self._pieces.find(sequence, offset, count) is not None
 
     def take_record(self, sequence: int, offset: int) -> LongRecord | None:
         """Return a record that was read as such, None where it is not in memory.
@@ -248,7 +211,7 @@ class DiskReads:
         if place.size <= READ_CACHED_BYTES_MAX:
             data = self._files.read_cached(fd, place.size, place.offset)
         if data is not None and len(data) >= count_min:
-            self._keep(key, Piece(place.offset, data, None))
+            self._keep(place.sequence, Piece(place.offset, data, None))
             return True
         self._callbacks[key] = [done]
         self._waiting.setdefault(place.owner, deque()).append(place._replace(count_min=count_min))
@@ -280,8 +243,7 @@ class DiskReads:
 
     def forget(self, sequence: int) -> None:
         """Drop the pieces of a segment that is to be removed, or has unexpected content."""
-        for key in [key for key in self._pieces if key[0] == sequence]:
-            self._drop(key)
+        self._pieces.forget(sequence)
         for key in [key for key in self._records if key[0] == sequence]:
             del self._records[key]
 
@@ -317,9 +279,7 @@ class DiskReads:
         """
         for owner, places in self._waiting.items():
             if not places[0].is_long:
-                taken = self._under_way_bytes + sum(
-                    len(piece.data) for piece in self._pieces.values() if piece.kept_turns
-                )
+                taken = self._under_way_bytes + self._pieces.awaited_bytes()
                 room = taken + places[0].size <= READ_PIECES_BYTES_MAX
                 return owner if room or not self._under_way else None
             if not self._long_under_way:
@@ -396,10 +356,10 @@ class DiskReads:
         self.fetched += 1
         key = (place.sequence, place.offset)
         if place.salt:
-            piece.kept_turns = _UNUSED_TURNS
+            piece.kept_turns = UNUSED_TURNS
             self._records[key] = piece
         else:
-            self._keep(key, piece)
+            self._keep(place.sequence, piece)
         try:
             call_each(self._callbacks.pop(key, []))
         finally:
@@ -414,36 +374,17 @@ class DiskReads:
     def _turn(self) -> None:
         """Age unused pieces, once a turn of the loop."""
         self._ages = False
-        kept = 0
-        for piece in self._pieces.values():
-            piece.kept_turns = max(0, piece.kept_turns - 1)
-            kept += piece.kept_turns
+        kept = self._pieces.age()
         for key, piece in list(self._records.items()):
             piece.kept_turns -= 1
             kept += 1
             if piece.kept_turns < 0:
                 del self._records[key]
-        self._make_room()
+        self._pieces.make_room()
         self._hand_out()
         if kept:
             self._age_soon()
 
-    def _keep(self, key: tuple[int, int], piece: Piece) -> None:
-        self._drop(key)
-        self._pieces[key] = piece
-        self.held_bytes += len(piece.data)
-        self._make_room()
+    def _keep(self, sequence: int, piece: Piece) -> None:
+        self._pieces.keep(sequence, piece)
         self._age_soon()
-
-    def _make_room(self) -> None:
-        """Drop the least recently used pieces without a waiter, but never the newest."""
-        for key in list(self._pieces)[:-1]:
-            if self.held_bytes <= READ_PIECES_BYTES_MAX and len(self._pieces) <= READ_PIECES_MAX:
-                return
-            if not self._pieces[key].kept_turns:
-                self._drop(key)
-
-    def _drop(self, key: tuple[int, int]) -> None:
-        piece = self._pieces.pop(key, None)
-        if piece is not None:
-            self.held_bytes -= len(piece.data)

@@ -8,8 +8,8 @@ from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.errors import LostEntryError
 from headrace_raftlog.model.limits import READ_CACHED_BYTES_MAX
 from headrace_raftlog.storage.disk.files import is_lost
-from headrace_raftlog.storage.segment.disk_reads import LongRecord
 from headrace_raftlog.storage.segment.long_record import entry_of
+from headrace_raftlog.storage.segment.piece_cache import LongRecord
 from headrace_raftlog.storage.segment.record import (
     RECORD_ENTRY,
     RECORD_INCOMING,

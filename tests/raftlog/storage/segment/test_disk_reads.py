@@ -20,6 +20,7 @@ from headrace_raftlog.model.limits import (
 )
 from headrace_raftlog.storage.disk.files import Files
 from headrace_raftlog.storage.segment.disk_reads import DiskReads, Place
+from headrace_raftlog.storage.segment.piece_cache import Piece
 from headrace_simulation.memory_files import MemoryFiles
 
 WAIT_SECONDS = 30.0
@@ -175,7 +176,7 @@ def test_piece_is_there_for_whoever_waited_for_it_whatever_comes_beside_it(case:
     case.disk.go.release()
     case.loop.turn()
     for number in range(READ_PIECES_MAX + 5):
-        case.reads._keep((2, number), case.reads._pieces[1, 0])
+        case.reads._keep(2, Piece(number, b"x", None))
     assert case.reads.holds(1, 0, 10)
 
 
