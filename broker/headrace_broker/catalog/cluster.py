@@ -45,6 +45,8 @@ class ClusterChanges(Governance):
             return Refused(f"catalog_version: {command.catalog_version} is not 0 or more")
         if not 0 <= command.message_bytes_max <= INT32_MAX:
             return Refused(f"message_bytes_max: {command.message_bytes_max} is not 0 or more")
+        if command.zone and (problem := name_problem("zone", command.zone)):
+            return Refused(problem)
         versions = (command.catalog_version, command.machine_version)
         if self.cluster_version > FIRST_CLUSTER_VERSION and (
             problem := too_old(current, *versions, self.cluster_version)
@@ -58,6 +60,7 @@ class ClusterChanges(Governance):
             address=command.address or current.address,
             catalog_version=command.catalog_version,
             message_bytes_max=command.message_bytes_max,
+            zone=command.zone,
         )
         problem = self._node_problem(node)
         if problem:

@@ -31,7 +31,7 @@ class ClusterVersion(NamedTuple):
 
 CLUSTER_VERSIONS: Final = (
     ClusterVersion(1, 5, 5, protocol=4, catalog_snapshot=7, queue_snapshot=3, segment=3),
-    ClusterVersion(2, 6, 5, protocol=4, catalog_snapshot=8, queue_snapshot=3, segment=3),
+    ClusterVersion(2, 7, 5, protocol=4, catalog_snapshot=8, queue_snapshot=3, segment=3),
 )
 CLUSTER_VERSION: Final = CLUSTER_VERSIONS[-1].version  # the newest that this code knows
 

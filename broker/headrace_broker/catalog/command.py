@@ -73,6 +73,7 @@ class AnnounceNode(Command, frozen=True, tag="announce_node"):
     # bytes of the largest message that it lets clients send, at least MESSAGE_BYTES_PLAIN; 0 from
     # nodes of before it could be more. These ignore it.
     message_bytes_max: int = 0
+    zone: str = ""  # what fails as a whole with the nodes in it, "" for unknown
 
 
 class AdmitNode(Command, frozen=True, tag="admit_node"):

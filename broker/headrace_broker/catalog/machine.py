@@ -21,7 +21,7 @@ from headrace_broker.catalog.cluster import ClusterChanges
 from headrace_broker.catalog.event import Event
 from headrace_broker.catalog.exchange_argument import binding_problem, type_problem
 from headrace_broker.catalog.governance import DEFAULT_EXCHANGES, name_problem, no_vhost
-from headrace_broker.catalog.placement import lead_by_fewest, place
+from headrace_broker.catalog.placement import lead_by_fewest, place, zones_of
 from headrace_broker.catalog.request import ENVELOPE_BYTES, decode_envelope
 from headrace_broker.catalog.result import (
     Exists,
@@ -206,7 +206,8 @@ class Catalog(ClusterChanges):
         known = {node.id: self.replica_count(node.id) for node in self.nodes()}
         # What is on one node stays where it was asked for, drained or not.
         avoided = [node.id for node in self.nodes() if node.maintenance and replicas > 1]
-        members = place(known, command.preferred_node, replicas, avoided)
+        zones = zones_of(self.nodes())
+        members = place(known, command.preferred_node, replicas, avoided, zones)
         if not command.preferred_node:
             leads = {node: self.first_lead_count(node) for node in members}
             members = lead_by_fewest(members, leads, avoided)

@@ -2,24 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
+from headrace_broker.model.definition import Node
+
 VOTERS_MAX: Final = 5  # nodes that vote on the catalog; the rest learn: two may fail at any size
+NO_ZONES: Final[Mapping[int, str]] = MappingProxyType({})  # where no node has said its zone
 
 
 def place(
-    replicas: Mapping[int, int], preferred: int, wanted: int, drained: Collection[int] = ()
+    replicas: Mapping[int, int],
+    preferred: int,
+    wanted: int,
+    drained: Collection[int] = (),
+    zones: Mapping[int, str] = NO_ZONES,
 ) -> tuple[int, ...]:
-    """Choose different nodes: the preferred one, then those with the fewest replicas, ties by id.
+    """Choose different nodes for the replicas of a queue.
 
-    `replicas` are of each known node; drained ones are taken only where there are no others.
-    Returns min(wanted, nodes) node ids, the first leader first.
+    The preferred node comes first. Each further one is of those whose zones have the fewest of the
+    chosen nodes, the one with the fewest replicas, ties by id.
+
+    Args:
+        replicas: numbers of replicas by id, of each known node.
+        preferred: the first leader's node id, 0 for any.
+        wanted: how many nodes.
+        drained: nodes that are taken only where there are no others.
+        zones: by node id; nodes that are not in it, or in zone "", count as of one zone.
+
+    Returns:
+        min(wanted, nodes) node ids, the first leader first.
     """
-    order = sorted(
-        replicas, key=lambda node: (node in drained, node != preferred, replicas[node], node)
-    )
-    return tuple(order[:wanted])
+    chosen: list[int] = []
+    free = set(replicas)
+    while free and len(chosen) < wanted:
+        node = min(
+            free,
+            key=lambda each: (
+                each in drained,
+                each != preferred,
+                zone_share(each, chosen, zones),
+                replicas[each],
+                each,
+            ),
+        )
+        chosen.append(node)
+        free.remove(node)
+    return tuple(chosen)
+
+
+def zones_of(nodes: Iterable[Node]) -> dict[int, str]:
+    """Return the zones of nodes by id."""
+    return {node.id: node.zone for node in nodes}
+
+
+def zone_share(node: int, others: Iterable[int], zones: Mapping[int, str]) -> int:
+    """Return how many of the other nodes are in the zone of a node."""
+    zone = zones.get(node, "")
+    return sum(zones.get(other, "") == zone for other in others)
 
 
 def lead_by_fewest(

@@ -26,7 +26,8 @@ GATED: Final = 3  # advice; moves that the catalog checks; nodes say their catal
 SESSIONS: Final = 4  # changes of users that end their sessions; users that are told apart in time
 LOCAL_RANDOM: Final = 5  # exchanges of type x-local-random
 CLUSTER: Final = 6  # the cluster version
-CATALOG_VERSION: Final = 6  # the newest that this code knows
+ZONES: Final = 7  # zones of nodes
+CATALOG_VERSION: Final = 7  # the newest that this code knows
 
 # A node of version 2 says no catalog version. One with this queue machine is not older than that.
 _MACHINE_OF_MEMBERS: Final = 4
@@ -80,6 +81,7 @@ class FieldVersion(NamedTuple):
 FIELD_VERSIONS: Final = (
     FieldVersion(commands.ForgetNode, "bars_unknown", GATED),
     FieldVersion(commands.PutUser, "end_sessions", SESSIONS),
+    FieldVersion(commands.AnnounceNode, "zone", ZONES),
 )
 
 

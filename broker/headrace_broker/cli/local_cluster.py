@@ -70,6 +70,7 @@ class LocalNode(msgspec.Struct, frozen=True):
     grpc: str = ""  # HOST:PORT for gRPC clients, empty for none
     amqps: str = ""  # HOST:PORT for AMQP over TLS, likewise
     tls: dict[str, str] = {}  # keys and values of the section `tls`
+    zone: str = ""  # of the node, empty for none
 
     @property
     def config_file(self) -> Path:
@@ -291,12 +292,14 @@ def render_config(
         for each in nodes
     )
     tls = "\n".join(f"{key} = {quote(value)}" for key, value in node.tls.items())
+    zone = f"zone = {quote(node.zone)}" if node.zone else ""
     return f"""\
 # Written by `headrace cluster start`, anew at each start.
 [node]
 id = {node.id}
 name = {quote(node.name)}
 data_dir = {quote(str(node.directory / "store"))}
+{zone}
 
 [listeners]
 amqp = {quote(node.amqp)}

@@ -51,6 +51,7 @@ def list_nodes(session: Session) -> None:
         "leaving": "leaving",
         "connections": "connections",
         "clock": clock_of,
+        "zone": lambda row: row.get("zone") or "-",  # older nodes do not say
     }
     session.print_rows(session.get(path_of("cluster", "nodes")), columns)
 

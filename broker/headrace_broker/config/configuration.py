@@ -53,6 +53,15 @@ Name = Annotated[
         description="1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit",
     ),
 ]
+OptionalName = Annotated[
+    str,
+    Meta(
+        pattern=r"^$|^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+        description=(
+            "empty, or 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit"
+        ),
+    ),
+]
 Address = Annotated[
     str,
     Meta(
@@ -88,6 +97,9 @@ class NodeSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     name: Name  # unique in the cluster, for people
     # directory of its log; created when missing, belongs to one node
     data_dir: Annotated[str, Meta(min_length=1, max_length=4096, description="a directory")]
+    # what fails as a whole with the nodes in it, such as an availability zone or a rack, "" for
+    # unknown; replicas of queues are spread over zones
+    zone: OptionalName = ""
 
 
 class ClusterNode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

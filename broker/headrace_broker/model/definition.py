@@ -120,6 +120,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     # bytes of the largest message that it lets clients send, at least MESSAGE_BYTES_PLAIN, as it
     # said itself; 0 while it did not, as of earlier releases
     message_bytes_max: int = 0
+    zone: str = ""  # what fails as a whole with the nodes in it, as it said itself; "" for unknown
 
 
 class Policy(msgspec.Struct, frozen=True):

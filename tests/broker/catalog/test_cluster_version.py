@@ -115,7 +115,7 @@ def test_an_older_node_stops_where_it_is_raised_further_than_it_knows(
     later = last._replace(version=last.version + 1, catalog=last.catalog + 1)
     rows = (*CLUSTER_VERSIONS, later)
     monkeypatch.setattr(versions, "row_of", lambda version: rows[version - 1])
-    assert required_version(RAISE) == CLUSTER
+    assert required_version(RAISE) == last.catalog
     assert required_version(commands.RaiseClusterVersion(later.version)) == later.catalog
 
 

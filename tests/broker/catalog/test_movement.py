@@ -90,6 +90,12 @@ def test_shrinking_leaves_one_less_or_moves_to_the_emptiest_spare() -> None:
     ]
 
 
+def test_a_replica_moves_to_the_zone_with_the_fewest_others() -> None:
+    zones = {1: "a", 2: "b", 3: "c", 4: "c", 5: "a"}
+    steps = shrink(queues_of((1, 2, 3)), 1, (1, 2, 3, 4, 5), {4: 0, 5: 7}, zones)
+    assert [(step.add, step.remove) for step in steps] == [((5,), (1,))]
+
+
 def test_replica_that_no_spare_can_take_is_given_up() -> None:
     steps = shrink(queues_of((1, 2, 3)), 1, (1, 2, 3), {2: 1, 3: 1})
     assert [(step.add, step.remove) for step in steps] == [((), (1,))]

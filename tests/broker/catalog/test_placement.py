@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace_broker.catalog import command as commands
-from headrace_broker.catalog.placement import lead_by_fewest, place, split_members
+from headrace_broker.catalog.placement import lead_by_fewest, place, split_members, zone_share
+from headrace_broker.catalog.result import Ok, Refused
+from headrace_broker.model.definition import Node
 
 COUNTS = st.dictionaries(st.integers(1, 9), st.integers(0, 5), min_size=1)
 
@@ -34,6 +36,30 @@ def test_nodes_are_different_known_and_as_many_as_there_are(
     assert all(counts[node] <= counts[other] for node in rest for other in left)
 
 
+def test_replicas_are_spread_over_zones_first() -> None:
+    zones = {1: "a", 2: "a", 3: "b", 4: "c", 5: "c"}
+    counts = {1: 0, 2: 0, 3: 9, 4: 7, 5: 8}
+    assert place(counts, 0, 3, (), zones) == (1, 4, 3)
+    assert place(counts, 5, 3, (), zones) == (5, 1, 3)
+    assert place(counts, 0, 5, (), zones) == (1, 4, 3, 2, 5)
+    assert place(counts, 0, 3, (3,), zones) == (1, 4, 2), "a drained node is taken last"
+
+
+def test_nodes_without_a_zone_count_as_of_one() -> None:
+    counts = {1: 0, 2: 0, 3: 9}
+    assert place(counts, 0, 2, (), {3: "a"}) == (1, 3)
+
+
+@given(COUNTS, st.dictionaries(st.integers(1, 9), st.sampled_from("abc")), st.integers(1, 7))
+def test_no_zone_has_two_replicas_more_than_one_with_a_free_node(
+    counts: dict[int, int], zones: dict[int, str], wanted: int
+) -> None:
+    chosen = place(counts, 0, wanted, (), zones)
+    free = set(counts) - set(chosen)
+    held = {node: zone_share(node, chosen, zones) for node in counts}
+    assert all(held[node] <= held[other] + 1 for node in chosen for other in free)
+
+
 @given(COUNTS, st.integers(0, 10), st.integers(1, 7))
 def test_order_of_the_table_does_not_matter(
     counts: dict[int, int], preferred: int, wanted: int
@@ -46,6 +72,25 @@ def test_first_is_who_is_first_for_the_fewest_queues() -> None:
     assert lead_by_fewest((3, 1, 2), {1: 4, 2: 3, 3: 5}) == (2, 3, 1)
     assert lead_by_fewest((3, 1, 2), {1: 4, 2: 4, 3: 4}) == (1, 3, 2)
     assert lead_by_fewest((3,), {3: 9}) == (3,)
+
+
+def test_a_queue_is_spread_over_the_zones_that_nodes_have_announced(driver: Any) -> None:
+    driver.do(commands.DeclareNodes(tuple(Node(n, f"n{n}", f"h:{n}") for n in range(1, 7))))
+    for node, zone in enumerate(("a", "a", "a", "b", "b", "c"), 1):
+        assert isinstance(driver.do(commands.AnnounceNode(node, 1, zone=zone)), Ok)
+    zones = {each.id: each.zone for each in driver.catalog.nodes()}
+    for number in range(6):
+        members = driver.queue(f"q{number}", "quorum", replicas=3).members
+        assert sorted(zones[member] for member in members) == ["a", "b", "c"]
+
+
+def test_a_zone_is_a_name_and_can_be_taken_back(driver: Any) -> None:
+    refused = driver.do(commands.AnnounceNode(1, 1, zone="z" * 256))
+    assert refused == Refused("the zone's name has 256 bytes, not 1 to 255")
+    driver.do(commands.AnnounceNode(1, 1, zone="a"))
+    assert driver.catalog.node(1).zone == "a"
+    driver.do(commands.AnnounceNode(1, 1))
+    assert driver.catalog.node(1).zone == ""
 
 
 def test_queues_without_a_preferred_node_are_spread(driver: Any) -> None:

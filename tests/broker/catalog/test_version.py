@@ -44,7 +44,9 @@ FIELDS = {
     "barrier": "",
     "bootstrap": "nodes vhost user grant",
     "declare_nodes": "nodes",
-    "announce_node": "node machine_version disk name address catalog_version message_bytes_max",
+    "announce_node": (
+        "node machine_version disk name address catalog_version message_bytes_max zone"
+    ),
     "admit_node": "node",
     "set_maintenance": "node on",
     "raise_cluster_version": "to",

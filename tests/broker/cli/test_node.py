@@ -52,10 +52,15 @@ def test_a_listing_says_how_each_node_is(api: FakeApi, more: dict[str, Any], sta
     heads, line = run("list").stdout.splitlines()
     assert heads.split() == [
         *("id", "name", "address", "state", "leaders", "replicas", "leaving", "connections"),
-        "clock",
+        *("clock", "zone"),
     ]
-    assert " ".join(line.split()) == f"2 n/2 h:1 {state} 3 5 0 7 -"
+    assert " ".join(line.split()) == f"2 n/2 h:1 {state} 3 5 0 7 - -"
     assert requests(api) == [("GET", "/api/cluster/nodes", None)]
+
+
+def test_a_listing_shows_the_zone_of_each_node(api: FakeApi) -> None:
+    api.answers.append(ApiAnswer(200, [row(zone="eu-1a")]))
+    assert run("list").stdout.splitlines()[1].split()[-1] == "eu-1a"
 
 
 def test_a_drain_is_waited_for(api: FakeApi) -> None:

@@ -11,6 +11,7 @@ from aiohttp import web
 from headrace_broker.catalog.cluster_version import CLUSTER_VERSION, known_cluster_version
 from headrace_broker.catalog.command import RaiseClusterVersion
 from headrace_broker.catalog.movement import shrink
+from headrace_broker.catalog.placement import zones_of
 from headrace_broker.catalog.version import is_silent, known_version, upgrade_problem
 from headrace_broker.management.http.answer import bad_request, json_answer
 from headrace_broker.management.http.body import decode
@@ -62,6 +63,7 @@ class ClusterNodeView(msgspec.Struct):
     """A node of the cluster.
 
     Attributes:
+        zone: what fails as a whole with the nodes in it, "" where it did not say.
         running: the answering node hears it, or is it.
         being_drained: it is to lead nothing and to take no clients.
         drained: it does neither now, but lead queues that have no other replica.
@@ -78,6 +80,7 @@ class ClusterNodeView(msgspec.Struct):
     id: int
     name: str
     address: str
+    zone: str
     running: bool
     being_drained: bool
     drained: bool
@@ -155,6 +158,7 @@ class ClusterEndpoints(Endpoints):
             node.id,
             node.name,
             node.address,
+            node.zone,
             node.id in self._node.operations.up(),
             node.maintenance,
             node.maintenance and idle,
@@ -265,7 +269,8 @@ class ClusterEndpoints(Endpoints):
         """Take replicas off a node, wait a while for them, and return why some stay."""
         operations = self._node.operations
         others = spares(self._node, node) if move else {}
-        steps = shrink(operations.placed_on(node.id), node.id, operations.up(), others)
+        placed, zones = operations.placed_on(node.id), zones_of(self._node.view.nodes())
+        steps = shrink(placed, node.id, operations.up(), others, zones)
         problems = [
             f"queue '{outcome.queue.name}' in vhost '{outcome.queue.vhost}': {outcome.problem}"
             for outcome in await operations.apply_steps(steps)

@@ -6,10 +6,11 @@ import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from headrace_broker.catalog.cluster_version import in_force
 from headrace_broker.catalog.command import AnnounceNode
-from headrace_broker.catalog.event import Event, NodeAdded, NodeRemoved
+from headrace_broker.catalog.event import ClusterVersionRaised, Event, NodeAdded, NodeRemoved
 from headrace_broker.catalog.message_bound import bound_of
-from headrace_broker.catalog.version import CATALOG_VERSION
+from headrace_broker.catalog.version import CATALOG_VERSION, ZONES
 from headrace_broker.config.configuration import Config
 from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
 from headrace_broker.model.client_limits import ClientLimits
@@ -55,11 +56,15 @@ class MessageBound:
         self._own = 0
 
     def announcement(self) -> AnnounceNode:
-        """Return what this node tells the catalog of itself: disk, address, versions, bound."""
+        """Return what this node tells the catalog of itself: disk, address, versions, bound, zone.
+
+        Without the zone while the cluster uses no zones yet.
+        """
         config = self._node.config
         own, address, disk = config.node, config.address, self._node.disk
         taken = max(own_message_bytes(config, self._node.memory), MESSAGE_BYTES_PLAIN)
-        known = (MACHINE_VERSION, disk, own.name, address, CATALOG_VERSION, taken)
+        zone = own.zone if in_force(self._node.catalog.catalog).catalog >= ZONES else ""
+        known = (MACHINE_VERSION, disk, own.name, address, CATALOG_VERSION, taken, zone)
         return AnnounceNode(own.id, *known)
 
     def start(self) -> None:
@@ -71,6 +76,9 @@ class MessageBound:
     def _on_events(self, events: list[Event]) -> None:
         if any(isinstance(event, NodeAdded | NodeRemoved) for event in events):
             self._update()
+        raised = any(isinstance(event, ClusterVersionRaised) for event in events)
+        if raised and self._node.config.node.zone and self._node.caught_up():
+            self._node.catalog.announce(self.announcement())
 
     def _update(self) -> None:
         node, limits = self._node, self._node.limits

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from headrace_broker.catalog import command as commands
+from headrace_broker.catalog.cluster_version import CLUSTER_VERSION
 from headrace_broker.catalog.command import encode_request
-from headrace_broker.catalog.event import NodeAdded
+from headrace_broker.catalog.event import ClusterVersionRaised, NodeAdded
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.request import Request
 from headrace_broker.model.client_limits import ClientLimits
@@ -22,7 +23,7 @@ ONE, TWO = (Node(number, f"n{number}", f"h:{number}") for number in (1, 2))
 class World:
     """Node 1 of several, as far as it bounds the messages of its clients."""
 
-    def __init__(self, configured: int, memory: int) -> None:
+    def __init__(self, configured: int, memory: int, zone: str = "") -> None:
         self.catalog = Catalog()
         guest = User("guest", b"s", b"h")
         self.do(commands.Bootstrap((ONE, TWO), "/", guest, grant=True))
@@ -30,26 +31,30 @@ class World:
         self.listeners: list[Any] = []
         self.watchers: list[Any] = []
         self.announced: list[int] = []
+        self.zones: list[str] = []  # that were announced
         self.changes = 0
         self.memory = SimpleNamespace(limit=memory)
         config: Any = SimpleNamespace(
-            node=SimpleNamespace(id=1, name="n1"),
+            node=SimpleNamespace(id=1, name="n1", zone=zone),
             address="h:1",
             limits=SimpleNamespace(message_bytes_max=configured),
         )
         service: Any = SimpleNamespace(
-            catalog=self.catalog,
-            subscribe=self.listeners.append,
-            announce=lambda command: self.announced.append(command.message_bytes_max),
+            catalog=self.catalog, subscribe=self.listeners.append, announce=self._announce
         )
         settings: Any = SimpleNamespace(watch=self.watchers.append)
         known: list[Any] = [config, 7, service, self.memory, settings, self.limits]
         bounded = Bounded._make([*known, lambda: True, self._changed])
-        MessageBound(bounded).start()
+        self.bound = MessageBound(bounded)
+        self.bound.start()
 
     def do(self, command: Any) -> None:
         index = self.catalog.applied_index + 1
         self.catalog.apply(index, encode_request(Request(1, 1, index), command))
+
+    def _announce(self, command: commands.AnnounceNode) -> None:
+        self.announced.append(command.message_bytes_max)
+        self.zones.append(command.zone)
 
     def _changed(self) -> None:
         self.changes += 1
@@ -77,6 +82,15 @@ def test_clients_may_send_what_all_nodes_take() -> None:
     )
     assert here.announced == [512 << 20]
     assert here.changes == 3
+
+
+def test_a_zone_is_announced_once_the_cluster_uses_zones() -> None:
+    here = World(31 << 20, 0, zone="east")
+    assert here.bound.announcement().zone == ""
+    here.do(commands.RaiseClusterVersion(CLUSTER_VERSION))
+    [listener] = here.listeners
+    listener([ClusterVersionRaised(CLUSTER_VERSION)])
+    assert here.zones[-1] == "east"
 
 
 def test_memory_that_does_not_hold_the_largest_message_bounds_it(

@@ -1,0 +1,61 @@
+"""Replicas of queues on real nodes in zones."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from e2e.harness.cluster import Cluster, wait_for
+from e2e.harness.command import run_command
+
+ZONES: Final = {"n1": "a", "n2": "a", "n3": "a", "n4": "b", "n5": "c"}
+HEADRACE: Final = (sys.executable, "-m", "headrace_broker.cli")
+
+
+def zoned(directory: Path) -> Cluster:
+    """Return a cluster whose nodes are in ZONES, not started yet."""
+    cluster = Cluster(directory, len(ZONES))
+    cluster.local.nodes = tuple(
+        msgspec.structs.replace(node, zone=ZONES[node.name]) for node in cluster.local.nodes
+    )
+    return cluster
+
+
+def rows(cluster: Cluster, path: str) -> list[dict[str, Any]]:
+    """Return what n1 answers to a request for a list."""
+    answer = cluster.node("n1").api.request("GET", path)
+    assert answer.status == 200, answer
+    return list(answer.body)
+
+
+def zones_of(cluster: Cluster, queue: str) -> list[str]:
+    """Return the zones of a queue's replicas, sorted."""
+    [found] = [row for row in rows(cluster, "/api/queues") if row["name"] == queue]
+    return sorted(ZONES[member] for member in found["members"])
+
+
+def test_replicas_are_spread_over_zones_and_stay_so_when_they_move(tmp_path: Path) -> None:
+    with zoned(tmp_path / "data") as cluster:
+        wait_for(
+            "all zones",
+            lambda: {r["name"]: r["zone"] for r in rows(cluster, "/api/cluster/nodes")} == ZONES,
+        )
+        with cluster.connect("n1") as connection:
+            channel = connection.channel()
+            for number in range(6):
+                arguments = {"x-queue-type": "quorum"}
+                channel.queue_declare(f"q{number}", durable=True, arguments=arguments)
+        assert [zones_of(cluster, f"q{number}") for number in range(6)] == [["a", "b", "c"]] * 6
+        leaving = next(
+            member
+            for row in rows(cluster, "/api/queues")
+            for member in row["members"]
+            if row["name"] == "q0" and ZONES[member] == "a"
+        )
+        words = ("queue", "members", "remove", "q0", leaving, "--move")
+        run_command(cluster, (*HEADRACE, *words), "n1", 0)
+        assert zones_of(cluster, "q0") == ["a", "b", "c"]
+        listed = run_command(cluster, (*HEADRACE, "node", "list"), "n1", 0)
+        assert [line.split()[-1] for line in listed.splitlines()[1:]] == list(ZONES.values())
