@@ -49,7 +49,7 @@ class DeadLetterQueue:
         self._log = log  # of the queue
         self._send = send  # takes dead letters that were cut together, and the arguments
         self._lose = lose  # told of a number of messages that are lost
-        self._waiting: deque[DeadRun] = deque()
+        self._waiting: deque[DeadRun] | None = None  # for the disk; None, as mostly, for nothing
 
     def accept(self, died: DeadRun) -> None:
         """Take messages that have just died: their entries are still there."""
@@ -62,6 +62,8 @@ class DeadLetterQueue:
         for at in range(died.at, len(died.messages)):
             self._log.pin(died.messages[at].entry_index)
         self.unread_count += count
+        if self._waiting is None:
+            self._waiting = deque()
         self._waiting.append(died)
 
     def end(self) -> None:
@@ -74,8 +76,9 @@ class DeadLetterQueue:
 
     def _read(self) -> None:
         """Continue with an entry that was read from the disk."""
-        while self._waiting:
-            died = self._waiting[0]
+        waiting = self._waiting
+        while waiting:
+            died = waiting[0]
             before: i64 = died.at
             is_over = self._advance(died)
             self.unread_count -= died.at - before
@@ -83,7 +86,8 @@ class DeadLetterQueue:
                 self._log.unpin(died.messages[at].entry_index)
             if not is_over:
                 return
-            self._waiting.popleft()
+            waiting.popleft()
+        self._waiting = None
 
     def _advance(self, died: DeadRun) -> bool:
         """Cut dead letters up to the first whose entry is being read; return whether none is."""

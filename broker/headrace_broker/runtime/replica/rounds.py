@@ -10,7 +10,6 @@ Source: Nagle, "Congestion Control in IP/TCP Internetworks", RFC 896, which does
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import final
 
@@ -94,7 +93,7 @@ class _Lane:
         self.proposed: i64 = 0  # how many the log has taken, whether they waited or not
         self._propose = propose
         self._applied: i64 = 0
-        self._ends: deque[int] = deque()  # of rounds under way: how many had been proposed
+        self._ends: list[int] = []  # of rounds under way: how many had been proposed
         self._kept: list[tuple[int, bytes]] = []
         self._kept_bytes: i64 = 0
 
@@ -126,7 +125,7 @@ class _Lane:
         self._applied = min(self._applied + 1, self.proposed)
         ends = self._ends
         while ends and ends[0] <= self._applied:
-            ends.popleft()
+            del ends[0]
         if len(ends) < ROUNDS_UNDER_WAY:
             self.release()
 

@@ -61,7 +61,7 @@ def let_leave(state: QueueState, effects: list[Effect]) -> None:
         count: i64 = len(messages)
         leaving.next += count
         if leaving.next == len(leaving.messages):
-            leases.leaving.popleft()
+            del leases.leaving[0]
         room -= count if accepted else count * share
         leases.count -= count
         state.release(leaving.holder, messages)

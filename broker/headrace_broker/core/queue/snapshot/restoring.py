@@ -77,8 +77,7 @@ def _read_state(reader: ByteReader, state: QueueState) -> None:
     for _ in range(read_count(reader)):
         _read_lane(reader, state)
     state.ready.find_top()
-    for _ in range(read_count(reader)):
-        state.ready.purged.append(_read_page(reader))
+    state.ready.add_purged([_read_page(reader) for _ in range(read_count(reader))])
     for _ in range(read_count(reader)):
         state.ready.add(read_message(reader, state))
     for _ in range(read_count(reader)):

@@ -45,7 +45,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import deque
+from collections.abc import Collection
 from typing import Final
 
 from librt.strings import BytesWriter
@@ -121,7 +121,7 @@ def _united(found: array[int], others: array[int]) -> array[int]:
     return united
 
 
-def _add_entries(pages: deque[Page], found: array[int]) -> None:
+def _add_entries(pages: Collection[Page], found: array[int]) -> None:
     for page in pages:
         if page.packed:
             read_entries(page.packed, found)
@@ -228,7 +228,7 @@ def _write_ready(out: BytesWriter, ready: ReadyList, batches_max: i64) -> None:
     for lane in lanes:
         out.append(int(lane.priority))
         _write_lane(out, lane, batches_max)
-    _write_pages(out, ready.purged)
+    _write_pages(out, ready.purged or ())
 
 
 def _write_lane(out: BytesWriter, lane: Lane, batches_max: i64) -> None:
@@ -261,7 +261,7 @@ def _fair_lanes(lanes: list[Lane], batches_max: i64) -> bytes:
     return out.getvalue()
 
 
-def _write_pages(out: BytesWriter, pages: deque[Page]) -> None:
+def _write_pages(out: BytesWriter, pages: Collection[Page]) -> None:
     write_varint(out, len(pages))
     for page in pages:
         write_varint(out, page.first_id)

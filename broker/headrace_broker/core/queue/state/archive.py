@@ -12,7 +12,6 @@ the entry's last other message leaves: mostly it is archived then, and its row s
 from __future__ import annotations
 
 from array import array
-from collections import deque
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -96,7 +95,7 @@ class Archive:
         self.first_ms: i64 = 0  # when the message of the first row was settled, 0 without rows
         self.last_ms: i64 = 0  # and of the last
         self.appended: i64 = 0  # rows that this command has added
-        self.pages: deque[ArchivePage] = deque()  # of rows, which leave the first, open one
+        self.pages: list[ArchivePage] = []  # of rows, which leave the first, open one
         self.living: dict[int, int] = {}  # entries needed otherwise -> index of their last row
         self.ended: dict[int, int] = {}  # row -> entry that ends with it, if the row does not say
         self.delivered: dict[int, int] = {}  # ids that came back -> when delivered first
@@ -199,7 +198,7 @@ class Archive:
         elif self.living.get(row.entry_index, -1) == index:
             del self.living[row.entry_index]
         if at + 1 == page.count:
-            self.pages.popleft()
+            del self.pages[0]
         self._look_at_first()
 
     def _look_at_first(self) -> None:

@@ -17,7 +17,8 @@ class Deduplication:
 
     def __init__(self) -> None:
         self.seen: dict[bytes, int] = {}  # name -> when it came, in that order
-        self.order: deque[bytes] = deque()  # in order: a dict is slow to find its first key
+        # in order, as a dict is slow to find its first key; None before there is any
+        self._order: deque[bytes] | None = None
 
     def is_new(self, name: bytes, now_ms: i64, most: i64, keep_ms: i64) -> bool:
         """Return whether a name is new and remember it: `most` names, for ever if negative."""
@@ -27,21 +28,23 @@ class Deduplication:
         if name in self.seen:
             return False
         self.remember(name, now_ms)
-        while len(self.order) > most:
-            del self.seen[self.order.popleft()]
+        while len(self.seen) > most:
+            self._forget_first()
         return True
 
     def remember(self, name: bytes, time_ms: i64) -> None:
         """Remember a name, which is not remembered yet, as the newest."""
         self.seen[name] = time_ms
-        self.order.append(name)
+        if self._order is None:
+            self._order = deque()
+        self._order.append(name)
 
     def _forget(self, now_ms: i64, keep_ms: i64) -> None:
-        if keep_ms < 0:
+        if keep_ms < 0 or self._order is None:
             return
-        while self.order:
-            name = self.order[0]
-            if self.seen[name] + keep_ms > now_ms:
-                return
-            self.order.popleft()
-            del self.seen[name]
+        while self._order and self.seen[self._order[0]] + keep_ms <= now_ms:
+            self._forget_first()
+
+    def _forget_first(self) -> None:
+        assert self._order is not None, "a name is remembered"
+        del self.seen[self._order.popleft()]

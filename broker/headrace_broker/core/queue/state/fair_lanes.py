@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections import deque
 from heapq import heapify, heappop, heappush, nsmallest
 from typing import Final, final
 
 from mypy_extensions import i64
 
 from headrace_broker.core.queue.messages.effect import Acquired
-from headrace_broker.core.queue.messages.settings import PRIORITY_MAX
 from headrace_broker.core.queue.state.lane import Lane
 from headrace_broker.core.queue.state.live_entries import LiveEntries
 from headrace_broker.core.queue.state.page import Page
@@ -79,7 +77,7 @@ class FairLanes:
         self.count: i64 = 0  # lanes of values, without the plain ones that take turns with them
         self._entries = entries
         self._shared: i64 = 0  # those of `count` that have several values
-        self._rings: list[Ring | None] = [None] * (PRIORITY_MAX + 1)
+        self._rings: list[Ring | None] = []  # by priority, up to the highest that was used
         self._expiring: list[tuple[int, int, bytes]] = []  # heap of (time, priority, key)
         self._spare: list[Lane] = []
 
@@ -127,18 +125,23 @@ class FairLanes:
     def check(self, plain: list[Lane]) -> None:
         """Check that plain lanes take turns where values do; LookupError if they do not."""
         for lane in plain:
-            ring = self._rings[lane.priority]
+            ring = self._ring_of(lane.priority)
             if ring is None or lane.count == 0:
                 continue
             if (lane.behind is None) != (ring.first is None) or len(ring.lanes) == 1:
                 raise LookupError(f"turns of priority {lane.priority}")
 
     def _ring(self, priority: i64) -> Ring:
-        ring = self._rings[priority]
+        ring = self._ring_of(priority)
         if ring is None:
             ring = Ring()
+            while len(self._rings) <= priority:
+                self._rings.append(None)
             self._rings[priority] = ring
         return ring
+
+    def _ring_of(self, priority: i64) -> Ring | None:
+        return self._rings[priority] if priority < len(self._rings) else None
 
     def _new_lane(self, priority: i64, key: bytes) -> Lane:
         if not self._spare:
@@ -150,7 +153,7 @@ class FairLanes:
 
     def grown(self, lane: Lane) -> None:
         """Note that messages came to a lane, a plain one perhaps that takes no turns yet."""
-        ring = self._rings[lane.priority]
+        ring = self._ring_of(lane.priority)
         if ring is None or ring.first is None:
             return
         if lane.behind is None:
@@ -163,12 +166,12 @@ class FairLanes:
 
     def first(self, priority: i64) -> Lane | None:
         """Return the lane whose turn is next, None where no values wait."""
-        ring = self._rings[priority]
+        ring = self._ring_of(priority)
         return None if ring is None else ring.first
 
     def longest(self, priority: i64, by_bytes: bool) -> Lane | None:
         """Return the lane with most messages, or bytes of bodies; None where no values wait."""
-        ring = self._rings[priority]
+        ring = self._ring_of(priority)
         return None if ring is None or ring.first is None else ring.longest(by_bytes)
 
     def served(self, lane: Lane) -> None:
@@ -176,7 +179,7 @@ class FairLanes:
         if lane.count == 0:
             self.left(lane)
         else:
-            ring = self._rings[lane.priority]
+            ring = self._ring_of(lane.priority)
             assert ring is not None, "it had its turn"
             ring.turn()
 
@@ -184,7 +187,7 @@ class FairLanes:
         """Note that messages left a lane in another way than by its turn."""
         if lane.count > 0 or lane.behind is None:
             return
-        ring = self._rings[lane.priority]
+        ring = self._ring_of(lane.priority)
         assert ring is not None, "it takes turns"
         ring.leave(lane)
         if lane.key:
@@ -201,7 +204,7 @@ class FairLanes:
         if len(self._spare) < _SPARE_LANES:
             self._spare.append(lane)
 
-    def clear(self, into: deque[Page]) -> list[Acquired]:
+    def clear(self, into: list[Page]) -> list[Acquired]:
         """Move the pages of all values to the end of `into`, and return the single messages."""
         loose: list[Acquired] = []
         for lane in self.of_values():
@@ -222,7 +225,7 @@ class FairLanes:
 
     def _listed(self, place: tuple[int, int, bytes]) -> Lane | None:
         """Return the lane whose place this is; None for one that is outdated."""
-        ring = self._rings[place[1]]
+        ring = self._ring_of(place[1])
         lane = None if ring is None else ring.lanes.get(place[2])
         return lane if lane is not None and lane.listed_ms == place[0] else None
 

@@ -169,7 +169,7 @@ class Lane:
         if before is not self.pages[0] and before is not self.pages[-1]:
             before.pack()
 
-    def clear(self, into: deque[Page]) -> list[Acquired]:
+    def clear(self, into: list[Page]) -> list[Acquired]:
         """Move the pages to the end of `into`, and return the single messages."""
         into.extend(self.pages)
         self.pages.clear()

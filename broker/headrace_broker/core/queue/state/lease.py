@@ -9,7 +9,6 @@ were until it has settled what comes behind.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -106,7 +105,7 @@ class Leases:
         self.groups: dict[bytes, LeaseGroup] = {}  # by name, in the order in which they were made
         self.epochs: i64 = 0  # the last epoch that was given; those of groups that are closed count
         self.count: i64 = 0  # leased messages, and those of ended leases on their way
-        self.leaving: deque[Leaving] = deque()  # of the latter
+        self.leaving: list[Leaving] = []  # of the latter
         self.due_ms: i64 = 0  # the soonest deadline, 0 for none
 
     def make(self, name: bytes) -> LeaseGroup:

@@ -35,19 +35,21 @@ class ReadyList:
         self.entries = LiveEntries()  # log entries that are held by more than one waiting batch
         self.fair = FairLanes(self.entries)  # messages that wait by a header's value
         self.lanes: list[Lane] = []  # of messages that wait by age, by ascending priority
-        self.purged: deque[Page] = deque()  # pages that hold entries of no waiting messages
+        # pages that hold entries of no waiting messages; None, as mostly, where there are none
+        self.purged: deque[Page] | None = None
         self.groups = Groups()  # messages that belong to a group; they know no priority
         self.last_values: dict[bytes, int] = {}  # key -> id of its one available message
         self.returned: list[Acquired] = []  # that became available otherwise than by arrival
         self.watched = False
         self._top: i64 = -1  # highest priority with messages, -1 when there is none
-        self._slots: list[Lane | None] = [None] * (PRIORITY_MAX + 1)  # the lanes by priority
+        # the lanes by priority, up to the highest that was used: most queues use one
+        self._slots: list[Lane | None] = []
 
     # In
 
     def append(self, batch: Batch, priority: i64, key: bytes) -> None:
         """Put a batch behind all messages of its priority, or of a fair key there."""
-        lane = self.fair.lane(key, priority, self._slots[priority]) if key else self.lane(priority)
+        lane = self.fair.lane(key, priority, self._slot(priority)) if key else self.lane(priority)
         lane.append(batch)
         if self.fair.count > 0:
             self.fair.grown(lane)
@@ -64,7 +66,7 @@ class ReadyList:
         else:
             priority = message.priority
             if is_fair(key):
-                lane = self.fair.lane(key, priority, self._slots[priority])
+                lane = self.fair.lane(key, priority, self._slot(priority))
                 message.key = lane.key
             else:
                 lane = self.lane(priority)
@@ -183,7 +185,7 @@ class ReadyList:
         for priority in range(PRIORITY_MAX + 1):
             found = self.fair.longest(priority, by_bytes)
             if found is None:
-                found = self._slots[priority]
+                found = self._slot(priority)
             if found is not None and found.count > 0:
                 return found
         return None
@@ -223,9 +225,11 @@ class ReadyList:
         """Forget every available message; return how many there were."""
         removed = self.count
         loose = self.groups.clear()
-        loose.extend(self.fair.clear(self.purged))
+        pages: list[Page] = []
+        loose.extend(self.fair.clear(pages))
         for lane in self.lanes:
-            loose.extend(lane.clear(self.purged))
+            loose.extend(lane.clear(pages))
+        self.add_purged(pages)
         for message in loose:
             self.entries.archive_message(message, OUTCOME_PURGED, effects)
         self.last_values.clear()
@@ -234,19 +238,31 @@ class ReadyList:
         self._top = -1
         return removed
 
+    def add_purged(self, pages: list[Page]) -> None:
+        """Keep pages, until `let_go_purged`, that hold entries of no waiting messages."""
+        if self.purged is None and pages:
+            self.purged = deque()
+        if self.purged is not None:
+            self.purged.extend(pages)
+
     def let_go_purged(self, budget: Budget, whole: bool, effects: list[Effect]) -> None:
         """Let go of entries that were purged, page by page, as the budget goes or all of them."""
-        while self.purged and (whole or not budget.spent()):
+        purged = self.purged
+        if purged is None:
+            return
+        while purged and (whole or not budget.spent()):
             if self.entries.archived.mode != ARCHIVE_NONE:
-                self._archive_purged(budget, effects)
+                self._archive_purged(purged, budget, effects)
                 continue
-            for batch in self.purged.popleft().waiting():
+            for batch in purged.popleft().waiting():
                 budget.spend(0)
                 self.entries.archive_batch(batch, effects)
+        if not purged:
+            self.purged = None
 
-    def _archive_purged(self, budget: Budget, effects: list[Effect]) -> None:
+    def _archive_purged(self, purged: deque[Page], budget: Budget, effects: list[Effect]) -> None:
         """Keep rows of the first batch that was purged, which may have many messages."""
-        page = self.purged[0]
+        page = purged[0]
         page.open()
         batch = page.head_batch()
         for _ in range(batch.count):
@@ -255,7 +271,7 @@ class ReadyList:
         page.count -= batch.count
         batch.next = batch.stop
         if page.count == 0:
-            self.purged.popleft()
+            purged.popleft()
 
     def _unlist(self, taken: list[Acquired]) -> None:
         """Note that messages are no longer the ready last values of their keys."""
@@ -340,12 +356,17 @@ class ReadyList:
 
     def lane(self, priority: i64) -> Lane:
         """Return the lane of a priority."""
-        lane = self._slots[priority]
+        lane = self._slot(priority)
         if lane is None:
             lane = Lane(priority, b"", self.entries)
+            while len(self._slots) <= priority:
+                self._slots.append(None)
             self._slots[priority] = lane
             self.lanes = [each for each in self._slots if each is not None]
         return lane
+
+    def _slot(self, priority: i64) -> Lane | None:
+        return self._slots[priority] if priority < len(self._slots) else None
 
     def find_top(self) -> None:
         """Find the highest priority with messages."""
@@ -354,7 +375,7 @@ class ReadyList:
 
     def _lower_top(self) -> None:
         while self._top >= 0:
-            lane = self._slots[self._top]
+            lane = self._slot(self._top)
             if lane is not None and lane.count > 0:
                 return
             if self.fair.count > 0 and self.fair.first(self._top) is not None:
