@@ -297,6 +297,10 @@ bench-overload: $(VENV)/stamp-tools $(VENV)/stamp-bench $(VENV)/stamp-install ##
 	$(BIN)/python bench/overload.py --write
 	$(BIN)/python bench/overload.py --sweep --write
 
+.PHONY: bench-queues
+bench-queues: $(VENV)/stamp-tools $(VENV)/stamp-install ## 10,000 queues: declares, memory, and how soon they serve after a kill; writes bench/RESULTS.md
+	$(BIN)/python bench/many_queues.py --write
+
 .PHONY: bench-neighbour
 bench-neighbour: $(VENV)/stamp-tools $(VENV)/stamp-install ## what clients beside hostile ones get; writes bench/RESULTS.md
 	$(BIN)/python bench/neighbour.py --write
