@@ -77,5 +77,5 @@ class IntakePoller:
 
     def _look(self) -> None:
         if not self._stopped:
+            self.start()  # before the look: how long that takes is not how late the next one comes
             self._watch.poll(self._clock_us())
-            self.start()

@@ -79,6 +79,30 @@ def test_how_late_looks_are_tells_how_long_turns_are() -> None:
     assert node.outflow.turn_us < 10
 
 
+def test_a_look_that_takes_long_does_not_make_the_next_one_late() -> None:
+    """With 10,000 queues a look takes 10 ms, and lateness is what makes a node busy."""
+    node = Node()
+    due: list[tuple[float, Callable[[], None]]] = []  # when, in microseconds
+    looker = IntakePoller(
+        node.watch,
+        lambda: node.now_us,
+        lambda seconds, call: due.append((node.now_us + seconds * 1_000_000, call)),
+    )
+    poll = node.outflow.poll
+
+    def slow_poll(_now_us: int, _elapsed_us: int, turn_us: int) -> None:
+        poll(_now_us, _elapsed_us, turn_us)
+        node.now_us += LOOK_US // 10
+
+    node.outflow.poll = slow_poll  # type: ignore[method-assign]
+    looker.start()
+    for _ in range(50):
+        when, call = due.pop()
+        node.now_us = max(node.now_us, int(when))
+        call()
+    assert node.outflow.turn_us == 0
+
+
 def test_a_looker_looks_until_it_is_stopped() -> None:
     node = Node()
     later: list[Callable[[], None]] = []
