@@ -142,14 +142,16 @@ class Outbox:
         """Return whether anything waits in the large lane."""
         return len(self._large_appends) > 0 or len(self._large_payloads) > 0
 
-    def next_frame(self, with_data: bool = True) -> Frame:
+    def next_frame(self, with_control: bool = True, with_data: bool = True) -> Frame:
         """Take the oldest items of the quick queues, each up to its share.
 
         Args:
-            with_data: whether to take more than control.
+            with_control: whether to take messages without entries.
+            with_data: whether to take others and payloads.
         """
         frame = Frame()
-        self._take_control(frame)
+        if with_control:
+            self._take_control(frame)
         if not with_data:
             return frame
         before: i64 = len(self._appends)

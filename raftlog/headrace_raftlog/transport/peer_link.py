@@ -108,6 +108,8 @@ class PeerLink:
         self._stream_task: asyncio.Task[None] | None = None
         self._frames_at_beat = 0
         self._beat_due = False
+        self._control_passed = False  # the last frame was of control, written before data
+        self._large_next = False  # fragments found no room behind the last quick frame
         self._connection: FrameConnection | None = None  # the one that frames are written to
         self.refusal = ""  # why the peer refused the last stream, "" when it did not
         self._complaint = ""
@@ -361,18 +363,30 @@ class PeerLink:
     def _write_next(self, connection: FrameConnection) -> bool:
         """Write a quick frame and fragments of a large one; False when neither may leave now.
 
-        Messages without entries pass all that waits, and leave also where data has to wait:
-        elections hang on them.
+        Messages without entries pass all that waits, for elections hang on them, and leave also
+        where data has to wait: once, and then not before some data has left. So neither starves the
+        other on a link that is slower than heartbeats come; nor do quick frames, on such a link,
+        the fragments.
         """
         outbox = self._outbox
         window = connection.window
         outbox.piece_bytes = window.piece_bytes
+        wrote_large = False
+        if self._large_next and window.is_open:
+            self._large_next = False
+            wrote_large = outbox.has_large_work() and self._write_large(connection)
         with_data = window.is_open
-        with_control = window.is_open_to_control and outbox.has_control()
+        with_control = with_data or (window.is_open_to_control and not self._has_passed_data())
         wrote = False
-        if self._beat_due or with_control or (with_data and outbox.has_quick_data()):
+        if (
+            self._beat_due
+            or (with_control and outbox.has_control())
+            or (with_data and outbox.has_quick_data())
+        ):
             self._beat_due = False
-            frame = outbox.next_frame(with_data)
+            if with_control:
+                self._control_passed = not with_data
+            frame = outbox.next_frame(with_control, with_data)
             synced = self.synced()  # of all that the frame acknowledges, and perhaps more
             if synced > self._told_synced:
                 frame.synced = self._told_synced = synced
@@ -382,9 +396,19 @@ class PeerLink:
             self.frames_sent += 1
             self.messages_sent += len(frame.messages)
             wrote = True
-        if outbox.has_large_work() and window.is_open and self._write_large(connection):
-            wrote = True
-        return wrote
+        if outbox.has_large_work():
+            if window.is_open:
+                wrote_large = self._write_large(connection) or wrote_large
+            elif wrote and not wrote_large:
+                self._large_next = True
+        if wrote_large:
+            self._control_passed = False
+        return wrote or wrote_large
+
+    def _has_passed_data(self) -> bool:
+        """Return whether data waits that control has passed already."""
+        outbox = self._outbox
+        return self._control_passed and (outbox.has_quick_data() or outbox.has_large_work())
 
     def _write_large(self, connection: FrameConnection) -> bool:
         """Write the next fragments of the large lane; False where nothing waits in it."""

@@ -92,7 +92,9 @@ def test_control_leaves_while_data_has_to_wait() -> None:
     frame = outbox.next_frame(with_data=False)
     assert [m.group for m in frame.messages] == [2]
     assert not frame.application
-    assert len(outbox.next_frame().messages) == 1
+    outbox.post(heartbeat(3))
+    assert not outbox.next_frame(with_control=False, with_data=False).messages
+    assert len(outbox.next_frame().messages) == 2
     assert outbox.is_empty()
 
 

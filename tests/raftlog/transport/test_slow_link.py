@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 
+from headrace_protos.raftlog.v1.transport_pb2 import Frame
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.limits import FRAME_ACK_BYTES
 from headrace_raftlog.model.message import APPEND, HEARTBEAT, Message
 from headrace_raftlog.transport.frame_connection import FrameConnection, open_frames
 from headrace_raftlog.transport.framing import ACCEPTED_WHOLE
+from headrace_raftlog.transport.outbox import Outbox
+from headrace_raftlog.transport.peer_link import PeerLink
 from headrace_raftlog.transport.send_window import SendWindow
 
 Addresses = dict[int, str]
@@ -191,6 +194,61 @@ def test_control_beyond_the_window_waits_where_newer_heartbeats_take_its_place(
 
     def acknowledged(window: SendWindow) -> int:
         return window.acknowledged_bytes // FRAME_ACK_BYTES
+
+    asyncio.run(body())
+
+
+class CountedConnection:
+    """A connection that counts what is written, and of which a test acknowledges."""
+
+    def __init__(self) -> None:
+        self.window = SendWindow()
+        self.is_writable = True
+        self.has_large = False
+        self.fragments = 0
+        self.frames: list[Frame] = []
+
+    def put(self, frame: Frame) -> None:
+        self.frames.append(frame)
+        self.window.sent(frame.ByteSize(), 0.0)
+
+    def begin_large(self, pieces: Any) -> None:
+        del pieces
+        self.has_large = True
+
+    def put_fragments(self) -> None:
+        self.fragments += 1
+        self.window.sent(self.window.piece_bytes, 0.0)
+
+
+@pytest.mark.parametrize("size", [100, 1 << 20])
+def test_control_without_end_does_not_keep_data_back(identity_of: Any, size: int) -> None:
+    async def body() -> None:
+        outbox = Outbox()
+        owner: Any = None
+        link = PeerLink(2, "127.0.0.1:1", identity_of(1), owner, outbox)
+        link.connected = True
+        counted = CountedConnection()
+        connection: Any = counted
+        window = counted.window
+
+        def refill(commit: int) -> None:
+            for group in range(2, 12_000):
+                link.post(Message(HEARTBEAT, group, 1, 2, 1, commit=commit))
+            while link._write_next(connection):
+                assert window.sent_bytes - window.acknowledged_bytes < 2 * window.size
+
+        refill(0)
+        assert outbox.has_control()
+        assert link.post(Message(APPEND, 1, 1, 2, 1, entries=[Entry(1, 1, 0, bytes(size))]))
+        for commit in range(1, 20):
+            refill(commit)
+            if counted.fragments or any(
+                m.kind == APPEND for frame in counted.frames for m in frame.messages
+            ):
+                return
+            window.acknowledged(1, 0.0, True)
+        pytest.fail("no data has left")
 
     asyncio.run(body())
 
