@@ -79,6 +79,7 @@ ELSEWHERE = {
         *("node.name", "node.data_dir", "cluster.name", "cluster.nodes", "cluster.listen"),
         *("cluster.admit_nodes", "http.hosts", "node.id"),
     ),
+    "it differs by pod, and the operator does not look at the zones of machines": ("node.zone",),
     "the spec has it under `listeners`": (
         *("listeners.amqp", "listeners.amqps", "listeners.http", "listeners.https"),
         *("listeners.grpc", "listeners.grpcs", "listeners.metrics", "cluster.frames_port"),
