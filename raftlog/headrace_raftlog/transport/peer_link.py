@@ -110,7 +110,6 @@ class PeerLink:
         self._beat_due = False
         self._control_passed = False  # the last frame was of control, written before data
         self._large_next = False  # fragments found no room behind the last quick frame
-        self._connection: FrameConnection | None = None  # the one that frames are written to
         self.refusal = ""  # why the peer refused the last stream, "" when it did not
         self._complaint = ""
         self._is_outgrown = False
@@ -189,18 +188,11 @@ class PeerLink:
             self._flush_later()
 
     def beat(self) -> None:
-        """Send a frame, an empty one perhaps, when none has left since the call before.
-
-        At once: the writer gathers for some turns of the loop, and with 10,000 groups a few turns
-        may last as long as the silence after which the peer takes this node for down.
-        """
-        before, self._frames_at_beat = self._frames_at_beat, self.frames_sent
-        connection = self._connection
-        if connection is None or not self.connected or self.frames_sent != before:
-            return
-        self._beat_due = True
-        if connection.is_writable:
-            self._write_next(connection)
+        """Send an empty frame when no frame has left since the call before."""
+        if self.connected and self.frames_sent == self._frames_at_beat:
+            self._beat_due = True
+            self._work.set()
+        self._frames_at_beat = self.frames_sent
 
     def reset(self) -> None:
         """Give the current stream up, drop what waits, and open a new one after the delay."""
@@ -283,10 +275,8 @@ class PeerLink:
             self._complaint = self.refusal = ""
             LOG.info("stream to node %d (boot %d) opened", self.peer, remote.boot)
             self._owner.link_connected()
-            self._connection = connection
             await self._write_frames(connection)
         finally:
-            self._connection = None
             connection.abort()
 
     async def _ask(self) -> tuple[StreamIdentity, StreamPlace]:

@@ -310,21 +310,6 @@ def test_port_in_use_is_named(node_type: Any, addresses: Addresses) -> None:
     asyncio.run(body())
 
 
-def test_a_beat_leaves_in_the_turn_of_the_loop_in_which_it_is_due(
-    node_type: Any, addresses: Addresses
-) -> None:
-    async def body() -> None:
-        nodes = await started(node_type, addresses, (1, 2))
-        link = nodes[0].transport.sessions[2].link
-        before = link.frames_sent
-        for _ in range(2):  # since the first of two, a frame may have left for another reason
-            link.beat()
-        assert link.frames_sent == before + 1
-        await stop_all(nodes)
-
-    asyncio.run(body())
-
-
 def test_large_payloads_fit_a_frame_and_a_slow_peer_fills_the_lane(
     node_type: Any, addresses: Addresses
 ) -> None:
