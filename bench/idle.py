@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 import time
-from pathlib import Path
 from typing import Final
 
 import pika
-from peers import Headrace, PeerError
-from replication.figures import processor_seconds, replace_section, resident_bytes
+from peers import Headrace, report
+from replication.figures import processor_seconds, resident_bytes
 
 from headrace_broker.cli.local_cluster import LocalCluster
 
@@ -70,23 +68,11 @@ def main() -> int:
     parser.add_argument("--message-ttl", type=int, metavar="MS")
     parser.add_argument("--write", action="store_true", help="write bench/RESULTS.md")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="headrace-idle-") as work:
-        cluster = Headrace(Path(work) / "data")
-        try:
-            cluster.start()
-            try:
-                text = "\n".join(
-                    measure(cluster, options.queues, options.seconds, options.message_ttl)
-                )
-            finally:
-                cluster.stop()
-        except PeerError as error:
-            print(f"bench: {error}", file=sys.stderr)
-            return 1
-    print(text)
-    if options.write:
-        replace_section("idle", text)
-    return 0
+    return report(
+        "idle",
+        options.write,
+        lambda cluster: measure(cluster, options.queues, options.seconds, options.message_ttl),
+    )
 
 
 if __name__ == "__main__":

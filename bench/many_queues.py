@@ -13,19 +13,17 @@ import argparse
 import os
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
-from pathlib import Path
 from typing import Any, Final
 
 from neighbours.wire import Wire, publish
 from pamqp import commands
-from peers import Headrace, PeerError
-from replication.figures import percentile, replace_section, resident_bytes
+from peers import Headrace, PeerError, report
+from replication.figures import percentile, resident_bytes
 
 from headrace_broker.cli.local_cluster import LocalCluster
 
@@ -113,6 +111,8 @@ class Publishes:
     def confirmed(self) -> int:
         """Wait for the next answer, and return how many queues have confirmed by it."""
         answer = self._wire.read()
+        if not isinstance(answer, commands.Basic.Ack | commands.Basic.Nack):
+            raise PeerError(f"no confirm but {answer!r}")
         tag = answer.delivery_tag
         over = [each for each in list(self._waiting) if each <= tag] if answer.multiple else [tag]
         numbers = [self._waiting.pop(each) for each in over]
@@ -208,21 +208,11 @@ def main() -> int:
     parser.add_argument("--connections", type=int, default=24)
     parser.add_argument("--write", action="store_true", help="write bench/RESULTS.md")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="headrace-many-") as work:
-        cluster = Headrace(Path(work) / "data")
-        try:
-            cluster.start()
-            try:
-                text = "\n".join(measure(cluster, options.queues, options.connections))
-            finally:
-                cluster.stop()
-        except PeerError as error:
-            print(f"bench: {error}", file=sys.stderr)
-            return 1
-    print(text)
-    if options.write:
-        replace_section("many queues", text)
-    return 0
+    return report(
+        "many queues",
+        options.write,
+        lambda cluster: measure(cluster, options.queues, options.connections),
+    )
 
 
 if __name__ == "__main__":

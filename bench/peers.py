@@ -6,11 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final
+
+from replication.figures import replace_section
 
 from headrace_broker.cli.local_cluster import LocalCluster
 
@@ -115,6 +118,34 @@ class Headrace:
     def version(self) -> str:
         """Return name and version for the report."""
         return run([self._command[0], "version"], self._env).splitlines()[0].strip()
+
+
+def report(section: str, write: bool, measure: Callable[[Headrace], list[str]]) -> int:
+    """Measure a cluster of three nodes that is made for it, and print the lines of the report.
+
+    Args:
+        section: of bench/RESULTS.md.
+        write: whether to replace that section.
+        measure: returns the lines.
+
+    Returns:
+        The exit code: 1 when the cluster could not be driven.
+    """
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as work:
+        cluster = Headrace(Path(work) / "data")
+        try:
+            cluster.start()
+            try:
+                text = "\n".join(measure(cluster))
+            finally:
+                cluster.stop()
+        except PeerError as error:
+            print(f"bench: {error}", file=sys.stderr)
+            return 1
+    print(text)
+    if write:
+        replace_section(section, text)
+    return 0
 
 
 class RabbitMQ:

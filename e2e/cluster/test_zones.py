@@ -10,7 +10,7 @@ import msgspec
 from e2e.harness.cluster import Cluster, wait_for
 from e2e.harness.command import run_command
 
-ZONES: Final = {"n1": "a", "n2": "a", "n3": "a", "n4": "b", "n5": "c"}
+ZONES: Final = {"n1": "a", "n2": "a", "n3": "b", "n4": "b", "n5": "c"}
 HEADRACE: Final = (sys.executable, "-m", "headrace_broker.cli")
 
 
@@ -36,26 +36,31 @@ def zones_of(cluster: Cluster, queue: str) -> list[str]:
     return sorted(ZONES[member] for member in found["members"])
 
 
+def wait_zones(cluster: Cluster, zones: dict[str, str]) -> None:
+    """Wait until the catalog has the zones of all nodes."""
+    nodes = "/api/cluster/nodes"
+    wait_for("zones", lambda: {r["name"]: r["zone"] for r in rows(cluster, nodes)} == zones)
+
+
 def test_replicas_are_spread_over_zones_and_stay_so_when_they_move(tmp_path: Path) -> None:
     with zoned(tmp_path / "data") as cluster:
-        wait_for(
-            "all zones",
-            lambda: {r["name"]: r["zone"] for r in rows(cluster, "/api/cluster/nodes")} == ZONES,
-        )
+        wait_zones(cluster, ZONES)
         with cluster.connect("n1") as connection:
             channel = connection.channel()
             for number in range(6):
                 arguments = {"x-queue-type": "quorum"}
                 channel.queue_declare(f"q{number}", durable=True, arguments=arguments)
         assert [zones_of(cluster, f"q{number}") for number in range(6)] == [["a", "b", "c"]] * 6
-        leaving = next(
+        leaving = next(  # n2 has no replica yet, and the other node of this zone has some
             member
             for row in rows(cluster, "/api/queues")
             for member in row["members"]
-            if row["name"] == "q0" and ZONES[member] == "a"
+            if row["name"] == "q0" and ZONES[member] == "b"
         )
         words = ("queue", "members", "remove", "q0", leaving, "--move")
         run_command(cluster, (*HEADRACE, *words), "n1", 0)
         assert zones_of(cluster, "q0") == ["a", "b", "c"]
+        cluster.local.add("d")
+        wait_zones(cluster, {**ZONES, "n6": "d"})
         listed = run_command(cluster, (*HEADRACE, "node", "list"), "n1", 0)
-        assert [line.split()[-1] for line in listed.splitlines()[1:]] == list(ZONES.values())
+        assert [line.split()[-1] for line in listed.splitlines()[1:]] == [*ZONES.values(), "d"]

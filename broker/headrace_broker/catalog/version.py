@@ -274,11 +274,15 @@ def target_problem(view: CatalogView, queue: Queue, add: Iterable[int]) -> str:
 def _judges(view: CatalogView, own: int, command: commands.Command) -> list[Node]:
     """Return the other nodes that have to know a command: all that will apply it.
 
-    Whoever is removed by it need not know; nor one without any data, where its replicas are.
+    Whoever is removed by it need not know; nor one without any data, where its replicas are. An
+    announcement is not kept back by its own node, of which it is news, nor by silent ones: what it
+    needs is in force (`_cluster_version_problem`), so that a node which is older cannot take part.
     """
     exempt: set[int] = {own}
     if isinstance(command, commands.ForgetNode):
         exempt.add(command.node)
+    elif isinstance(command, commands.AnnounceNode):
+        exempt.update([command.node, *(node.id for node in view.nodes() if is_silent(node))])
     gone: tuple[int, ...] = ()
     if isinstance(command, commands.SetMembers):
         gone = command.remove

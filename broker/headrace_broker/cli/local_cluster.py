@@ -142,15 +142,18 @@ class LocalCluster:
         for node in stopped:
             self._start_node(node)
 
-    def add(self) -> LocalNode:
+    def add(self, zone: str = "") -> LocalNode:
         """Start one more node, which joins those that run; returns once its process exists.
+
+        Args:
+            zone: of the node, empty for none.
 
         Raises ClusterError: there are as many as may be, or a port is taken; nothing was started.
         """
         number = len(self.nodes) + 1
         if number > NODES_MAX:
             raise ClusterError(f"there are {NODES_MAX} nodes, which is the most on one machine")
-        node = self._place(number)
+        node = msgspec.structs.replace(self._place(number), zone=zone)
         wait_ports_free(node)
         self._give_secret(list(self.nodes))
         self.nodes = (*self.nodes, node)

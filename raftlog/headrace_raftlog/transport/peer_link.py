@@ -366,15 +366,13 @@ class PeerLink:
             self._large_next = False
             wrote_large = outbox.has_large_work() and self._write_large(connection)
         with_data = window.is_open
-        with_control = with_data or (window.is_open_to_control and not self._has_passed_data())
+        with_control = outbox.has_control() and (
+            with_data or (window.is_open_to_control and not self._has_passed_data())
+        )
         wrote = False
-        if (
-            self._beat_due
-            or (with_control and outbox.has_control())
-            or (with_data and outbox.has_quick_data())
-        ):
+        if self._beat_due or with_control or (with_data and outbox.has_quick_data()):
             self._beat_due = False
-            if with_control:
+            if with_data or with_control:
                 self._control_passed = not with_data
             frame = outbox.next_frame(with_control, with_data)
             synced = self.synced()  # of all that the frame acknowledges, and perhaps more

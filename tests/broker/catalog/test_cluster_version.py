@@ -26,13 +26,14 @@ from headrace_broker.catalog.version import (
     CATALOG_VERSION,
     CLUSTER,
     LOCAL_RANDOM,
+    ZONES,
     required_version,
     stamped,
     upgrade_problem,
 )
 from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
 from headrace_broker.core.queue.snapshot import snapshot
-from headrace_broker.model.definition import User
+from headrace_broker.model.definition import Node, User
 from headrace_raftlog.storage.segment.segment import SEGMENT_VERSION
 from headrace_raftlog.transport.identity import PROTOCOL_VERSION
 
@@ -115,7 +116,7 @@ def test_an_older_node_stops_where_it_is_raised_further_than_it_knows(
     later = last._replace(version=last.version + 1, catalog=last.catalog + 1)
     rows = (*CLUSTER_VERSIONS, later)
     monkeypatch.setattr(versions, "row_of", lambda version: rows[version - 1])
-    assert required_version(RAISE) == last.catalog
+    assert required_version(RAISE) == ZONES
     assert required_version(commands.RaiseClusterVersion(later.version)) == later.catalog
 
 
@@ -129,6 +130,24 @@ def test_what_is_newer_waits_for_it(upgraded: Any, monkeypatch: pytest.MonkeyPat
     )
     upgraded.do(RAISE)
     assert upgrade_problem(upgraded.catalog, 1, advice) == ""
+
+
+@pytest.mark.parametrize("node", [2, 4])
+def test_a_zone_can_be_announced_beside_a_node_that_has_said_nothing(
+    upgraded: Any, node: int
+) -> None:
+    upgraded.do(RAISE)
+    upgraded.do(commands.AdmitNode(Node(4, "n4", "h:4")))
+    announcement = commands.AnnounceNode(
+        node, MACHINE_VERSION, catalog_version=CATALOG_VERSION, zone="a"
+    )
+    assert upgrade_problem(upgraded.catalog, 1, announcement) == ""
+    assert stamped(upgraded.catalog, 1, announcement).version == ZONES
+
+
+def test_a_zone_is_not_announced_before_it(upgraded: Any) -> None:
+    announcement = commands.AnnounceNode(1, MACHINE_VERSION, zone="a")
+    assert "finish the upgrade first" in upgrade_problem(upgraded.catalog, 2, announcement)
 
 
 def test_later_semantics_wait_for_it(upgraded: Any, monkeypatch: pytest.MonkeyPatch) -> None:

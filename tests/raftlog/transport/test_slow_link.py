@@ -169,7 +169,6 @@ def test_control_beyond_the_window_waits_where_newer_heartbeats_take_its_place(
         await two.start()
         await one.up(2)
         await two.up(1)
-        one.stop_ticking()  # a beat takes control along
         connection = opened[2]
         window = connection.window
         for commit in (1, 2):

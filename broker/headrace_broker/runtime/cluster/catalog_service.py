@@ -353,7 +353,7 @@ class CatalogService:
                 log.warning("node announcement not committed yet: %s", error)
                 self._announce_again = True
             else:
-                if isinstance(result, Refused):
+                if isinstance(result, Refused | UpgradePending):
                     log.error("node announcement rejected: %s", result.reason)
 
     def _offer(self, pending: _Pending) -> None:
