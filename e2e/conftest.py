@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -31,8 +32,12 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def session_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three nodes for all tests that leave them whole."""
-    with Cluster(tmp_path_factory.mktemp("shared") / "data") as started:
+    """Three nodes for all tests that leave them whole; leaders do not move by themselves."""
+    with ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("HEADRACE_CLUSTER_BALANCE_LEADERS", "false")
+            data = tmp_path_factory.mktemp("shared") / "data"
+            started = stack.enter_context(Cluster(data))
         yield started
 
 
