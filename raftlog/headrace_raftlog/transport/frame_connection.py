@@ -45,7 +45,8 @@ class FrameConnection(asyncio.Protocol):
         # whether the peer does; otherwise large frames are written whole, and nothing says what has
         # arrived
         self.takes_fragments = False
-        self.is_writable = True  # whether the kernel and the buffer before it take more
+        self._is_paused = False  # whether the kernel and the buffer before it are full
+        self._is_over = False
         # called when either `is_writable` or `has_room` may have become True
         self.on_room: Callable[[], object] = lambda: None
         # called once when the connection is over after it was accepted, whoever ended it
@@ -68,12 +69,12 @@ class FrameConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Gather from the next frame on."""
-        self.is_writable = False
+        self._is_paused = True
         self._writable.clear()
 
     def resume_writing(self) -> None:
         """Send what was gathered."""
-        self.is_writable = True
+        self._is_paused = False
         self._writable.set()
         self.on_room()
 
@@ -94,6 +95,7 @@ class FrameConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell writers, and those that wait to write."""
+        self._is_over = True
         if self.accepted.done():
             self._on_lost()
         else:
@@ -101,6 +103,15 @@ class FrameConnection(asyncio.Protocol):
             text = f"it was closed there; the log of that node says why{cause}"
             self.accepted.set_exception(OSError(text))
             self.accepted.exception()  # it may be that nobody waits any more
+
+    @property
+    def is_writable(self) -> bool:
+        """True while frames may be sent: the buffer is not full, and nothing has closed the stream.
+
+        A stream is closed some turns of the loop before its writers are told, and then refuses
+        writes.
+        """
+        return not (self._is_paused or self._is_over or self._transport.is_closing())
 
     @property
     def tls(self) -> ssl.SSLObject | None:

@@ -106,6 +106,7 @@ class PeerLink:
         self._outbox = outbox
         self._work = asyncio.Event()
         self._stream_task: asyncio.Task[None] | None = None
+        self._connection: FrameConnection | None = None  # that frames are written to
         self._frames_at_beat = 0
         self._beat_due = False
         self._control_passed = False  # the last frame was of control, written before data
@@ -188,11 +189,19 @@ class PeerLink:
             self._flush_later()
 
     def beat(self) -> None:
-        """Send an empty frame when no frame has left since the call before."""
-        if self.connected and self.frames_sent == self._frames_at_beat:
+        """Send a frame, empty if nothing waits, when none has left since the call before.
+
+        It leaves at once where it can: the writer gathers for turns of the loop, each of which
+        may be long on a busy node, and the peer counts the silence.
+        """
+        frames_sent = self.frames_sent
+        if self.connected and frames_sent == self._frames_at_beat:
             self._beat_due = True
-            self._work.set()
-        self._frames_at_beat = self.frames_sent
+            if self._connection is not None and self._connection.is_writable:
+                self._write_next(self._connection)
+            else:
+                self._work.set()
+        self._frames_at_beat = frames_sent
 
     def reset(self) -> None:
         """Give the current stream up, drop what waits, and open a new one after the delay."""
@@ -275,8 +284,10 @@ class PeerLink:
             self._complaint = self.refusal = ""
             LOG.info("stream to node %d (boot %d) opened", self.peer, remote.boot)
             self._owner.link_connected()
+            self._connection = connection
             await self._write_frames(connection)
         finally:
+            self._connection = None
             connection.abort()
 
     async def _ask(self) -> tuple[StreamIdentity, StreamPlace]:

@@ -2,7 +2,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 
+import pytest
+import uvloop
+
+from headrace_protos.raftlog.v1.transport_pb2 import Frame
 from headrace_raftlog.model.limits import (
     FRAME_ACK_BYTES,
     FRAME_PIECE_BYTES_MIN,
@@ -17,6 +22,7 @@ from headrace_raftlog.transport.framing import (
     FrameReader,
 )
 
+LOOPS = pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
 PIECES = [b"head", bytes(range(256)) * 4096, b"", b"between", b"y" * 2_000_001]
 
 
@@ -36,6 +42,9 @@ class Wire:
 
     def get_write_buffer_size(self) -> int:
         return 0
+
+    def is_closing(self) -> bool:
+        return False
 
     def get_extra_info(self, name: str) -> socket.socket:
         assert name == "socket"
@@ -100,3 +109,39 @@ def test_peer_that_knows_no_fragments_gets_the_frame_whole() -> None:
         wire.close()
 
     asyncio.run(write())
+
+
+@LOOPS
+@pytest.mark.parametrize("ends", ["here", "there"])
+def test_connection_that_ends_is_not_writable_before_its_writer_knows(
+    loop_factory: Callable[[], asyncio.AbstractEventLoop], ends: str
+) -> None:
+    async def body() -> None:
+        taken: asyncio.Future[asyncio.StreamWriter] = asyncio.get_running_loop().create_future()
+        server = await asyncio.start_server(lambda _, writer: taken.set_result(writer), "127.0.0.1")
+        over = asyncio.Event()
+        host, port = server.sockets[0].getsockname()
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(lambda: FrameConnection(over.set), host, port)
+        (await taken).write(bytes((ACCEPTED_FRAGMENTS,)))
+        await connection.accepted
+        assert connection.is_writable
+        if ends == "here":
+            connection.abort()
+        else:
+            taken.result().transport.abort()
+        try:
+            turns_after = 10
+            while turns_after:  # as a ticker would, in any turn
+                if connection.is_writable:
+                    connection.put(Frame())
+                await asyncio.sleep(0)
+                turns_after -= over.is_set()
+            assert not connection.is_writable
+        finally:
+            taken.result().transport.abort()
+            server.close()
+            await asyncio.sleep(0)
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(body())

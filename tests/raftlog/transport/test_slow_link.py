@@ -252,6 +252,24 @@ def test_control_without_end_does_not_keep_data_back(identity_of: Any, size: int
     asyncio.run(body())
 
 
+def test_beat_leaves_in_the_turn_of_the_loop_that_it_is_due_in(identity_of: Any) -> None:
+    async def body() -> None:
+        owner: Any = None
+        link = PeerLink(2, "127.0.0.1:1", identity_of(1), owner, Outbox())
+        counted = CountedConnection()
+        connection: Any = counted
+        link.connected, link._connection = True, connection
+        link.beat()
+        assert len(counted.frames) == 1
+        counted.is_writable = False
+        link.beat()  # a frame has left since the call before
+        link.beat()
+        assert len(counted.frames) == 1
+        assert link._work.is_set()
+
+    asyncio.run(body())
+
+
 def test_node_that_knows_no_fragments_gets_whole_frames(
     node_type: Any, addresses: Addresses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
