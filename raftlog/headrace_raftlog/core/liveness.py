@@ -10,6 +10,7 @@ from __future__ import annotations
 from mypy_extensions import i64
 
 from headrace_raftlog.core import transfer
+from headrace_raftlog.core.prng import Prng
 from headrace_raftlog.core.proposals import release
 from headrace_raftlog.core.reads import are_waiting, lose_all
 from headrace_raftlog.core.reconfiguration import is_changing
@@ -198,19 +199,44 @@ def peer_down(state: RaftState) -> None:
         wake(state)
 
 
-def lose_leader(state: RaftState) -> None:
-    """Stop following, and let the election timer run out within half of the shortest timeout.
+def lose_leader(state: RaftState, spread: i64) -> None:
+    """Stop following, and let the election timer run out soon.
 
-    The spread keeps the members of a group, and the groups of a lost node, from all asking at
-    once.
+    Members ask for votes in turn, so that they do not split them: the first within half of the
+    shortest timeout, or within `spread` ticks where the group was silent, and each next one an
+    election timeout later. A member that is refused for its shorter log passes its turn on
+    (`election.answer_request`).
     """
+    half: i64 = max(state.options.election_ticks // 2, 1)
+    first: i64 = max(half, spread) if state.quiesced else half
     wake_silently(state)
     state.leader = 0
     lose_all(state)
     state.asked = 0
     state.askers = ()
-    half: i64 = state.options.election_ticks // 2
-    state.election_timeout = 1 + state.prng.below(half if half > 0 else 1)
+    # members that know of each other draw the same number, so that only their turns differ
+    prng = state.prng if state.nodes_up is None else Prng(state.group)
+    turn: i64 = _turn(state)
+    state.election_timeout = 1 + prng.below(first) + turn * state.options.election_ticks
+
+
+def _turn(state: RaftState) -> i64:
+    """Return how many voters on nodes that run are to ask for votes before this member.
+
+    The order of a group's members begins elsewhere with each group, so that nodes share the work.
+    """
+    if state.nodes_up is None:
+        return 0
+    voters = [
+        voter
+        for voter in state.electorate.voters
+        if voter == state.member or state.is_node_up(voter)
+    ]
+    count: i64 = len(voters)
+    if state.member not in voters:
+        return count
+    own: i64 = voters.index(state.member)
+    return (own + state.group) % count
 
 
 def withhold(state: RaftState) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 
 from headrace_raftlog.model.group import FOLLOWER, LEADER, PRE_CANDIDATE
-from headrace_raftlog.model.message import HEARTBEAT, PRE_VOTE, PRE_VOTE_REPLY, VOTE
+from headrace_raftlog.model.message import HEARTBEAT, PRE_VOTE, PRE_VOTE_REPLY, VOTE, Message
 
 
 def following(host, seed=1):
@@ -151,3 +153,81 @@ def test_loss_of_a_node_that_led_a_thousand_groups_is_no_storm(host):
         assert sorted(member.core.role for member in members.values()) == [FOLLOWER, LEADER]
     assert sum(asked_in) <= 2 * 1000, "both other members are asked, once"
     assert max(asked_in) <= 2 * 400
+
+
+def two_without_leader(host, group, **options):
+    """Members 2 and 3, which both know that 1, which led, is down."""
+    members = {
+        number: host(group=group, member=number, seed=1000 * number + group, **options)
+        for number in (2, 3)
+    }
+    for number, member in members.items():
+        member.core.watch_nodes({5 - number})
+    return members
+
+
+@pytest.mark.parametrize("delay", [0, 3, 4])
+def test_members_that_know_of_each_other_elect_in_one_election(host, delay):
+    """Also where an answer takes so many ticks as on a busy node."""
+    firsts = set()
+    for group in range(1, 101):
+        members = two_without_leader(host, group, election_ticks=10)
+        for member in members.values():
+            member.step(HEARTBEAT, 1, 1, quiesce=True)
+            member.core.lose_leader()
+        under_way: list[tuple[int, Message]] = []
+        for tick in count():
+            for member in members.values():
+                under_way += [(tick + delay, message) for message in member.tick()]
+            while under_way and under_way[0][0] <= tick:
+                message = under_way.pop(0)[1]
+                if message.target in members:
+                    members[message.target].core.step(message)
+                    answers = members[message.target].drain()
+                    under_way += [(tick + delay, answer) for answer in answers]
+            leaders = [number for number, each in members.items() if each.core.role == LEADER]
+            if leaders:
+                break
+        firsts.add(leaders[0])
+        assert members[leaders[0]].core.term == 2
+        assert tick <= 5 + 4 * delay
+    assert firsts == {2, 3}
+
+
+def test_member_that_refuses_a_shorter_log_asks_next(host):
+    for group in (1, 2):
+        members = two_without_leader(host, group, terms=(1,), election_ticks=10)
+        for member in members.values():
+            member.step(HEARTBEAT, 1, 1)
+            member.core.lose_leader()
+        second = max(members.values(), key=lambda member: member.core.election_timeout)
+        assert second.core.election_timeout > 10
+        first = 5 - second.member
+        [reply] = second.step(PRE_VOTE, first, 2)
+        assert reply.reject
+        for _ in range(5):
+            second.core.tick()
+        assert second.core.role == PRE_CANDIDATE
+
+
+def test_silent_groups_of_a_lost_node_begin_over_the_time_that_they_are_given(host):
+    begins = [0] * 41
+    for group in range(1000):
+        timeouts = []
+        for member in two_without_leader(host, group, election_ticks=10).values():
+            member.step(HEARTBEAT, 1, 1, quiesce=True)
+            member.core.lose_leader(40)
+            timeouts.append(member.core.election_timeout)
+        begins[min(timeouts)] += 1
+        assert max(timeouts) == min(timeouts) + 10
+    assert begins[0] == 0 < min(begins[1:])
+    assert max(begins) < 60
+
+
+def test_group_that_has_traffic_waits_for_no_others(host):
+    for group in range(100):
+        members = two_without_leader(host, group, election_ticks=10)
+        for member in members.values():
+            member.step(HEARTBEAT, 1, 1)
+            member.core.lose_leader(40)
+        assert min(member.core.election_timeout for member in members.values()) <= 5
