@@ -26,6 +26,7 @@ from headrace_broker.model.definition import QUEUE_QUORUM, Queue
 from headrace_broker.model.flow import CONNECTION, LIMIT_WATERMARK, Cause
 from headrace_broker.runtime.contract.clock import Clock
 from headrace_broker.runtime.contract.connection_info import ConnectionInfo
+from headrace_broker.runtime.contract.recently_applied import RecentlyApplied
 from headrace_broker.runtime.contract.traffic import Traffic
 from headrace_broker.runtime.replica.queue_meter import QueueMeter
 from headrace_broker.runtime.telemetry.edges import EdgeTaker
@@ -66,6 +67,7 @@ class Node:
             )
             for queue in self.queues
         }
+        self.recent = RecentlyApplied()
         self.infos = {f"n1/1/{number}": self._connection(number) for number in range(connections)}
         self.now_us = 10_000_000
 
@@ -86,6 +88,7 @@ class Node:
             ledger=self.ledger,
             limits=self.limits,
             hosts=self.hosts,
+            recent=self.recent.reader,
             traffic=Traffic(),
             connections=lambda: self.infos,
             gate=lambda group: None,
@@ -102,6 +105,7 @@ class Node:
             moves.arrived += 100
             moves.delivered += 100
             moves.settled += 100
+            self.recent.note(queue.group)
         for number, info in enumerate(list(self.infos.values())[: int(moving * len(self.infos))]):
             assert info.account is not None
             queue = self.queues[number % len(self.queues)]

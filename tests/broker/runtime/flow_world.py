@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 from tests.broker.runtime.rpc_links import Links
@@ -77,7 +78,8 @@ class FlowNode:
         self.ledger = Ledger(FlowLimits())
         self.hosts: dict[int, Any] = {}
         clock = world.clock_us
-        self.rates = QueueRates(self.hosts, self.ledger, clock)
+        recent: Any = SimpleNamespace(reader=lambda: self.hosts.keys)
+        self.rates = QueueRates(self.hosts, recent, self.ledger, clock)
         peers = {peer: name for peer, name in NAMES.items() if peer != number}
 
         rpc = world.links.rpcs[number]

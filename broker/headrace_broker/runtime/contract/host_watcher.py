@@ -13,6 +13,7 @@ from headrace_broker.core.queue.state.lease_effect import LeaseGone
 from headrace_broker.core.queue.state.tally import Tally
 from headrace_broker.model.definition import Queue
 from headrace_broker.runtime.contract.dead_letter import DeadLetter
+from headrace_broker.runtime.contract.recently_applied import Changes, RecentlyApplied
 
 
 @final
@@ -44,6 +45,10 @@ class HostWatcher:
     def tally(self) -> Tally | None:
         """Return the counter of messages that leave queues led here, None without one."""
         return None
+
+    def changes(self, queue: Queue) -> Changes:
+        """Return where a queue's replica notes its changes."""
+        return RecentlyApplied().of(queue.group)
 
     @abstractmethod
     def queue_unused(self, queue: Queue) -> None:

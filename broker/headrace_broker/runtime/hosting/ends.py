@@ -19,6 +19,7 @@ from headrace_broker.runtime.contract.clock import Clock
 from headrace_broker.runtime.contract.dead_letter import DeadLetter
 from headrace_broker.runtime.contract.host_watcher import Configuration, HostWatcher
 from headrace_broker.runtime.contract.lane_port import Copying, Gathering, SessionOwner
+from headrace_broker.runtime.contract.recently_applied import Changes, RecentlyApplied
 from headrace_broker.runtime.contract.traffic import Traffic
 from headrace_broker.runtime.hosting.duties import Duties
 from headrace_broker.runtime.session.turns import CloseTurns, CopyTurns, SettleTurns
@@ -32,6 +33,7 @@ class ReplicaHome(Protocol):
     """The node of replicas; see `Hosting`."""
 
     traffic: Traffic
+    recent: RecentlyApplied
     duties: Duties
     on_unused: Callable[[Queue], None]
     on_group_answer: Callable[[GroupAnswer], None]
@@ -69,6 +71,10 @@ class Watcher(HostWatcher):
     @override
     def tally(self) -> Tally:
         return self._hosting.traffic.tally
+
+    @override
+    def changes(self, queue: Queue) -> Changes:
+        return self._hosting.recent.of(queue.group)
 
     @override
     def queue_unused(self, queue: Queue) -> None:

@@ -20,6 +20,7 @@ from headrace_broker.model.session import NO_BOOT, boot_mark, session_id
 from headrace_broker.runtime.contract.clock import Clock
 from headrace_broker.runtime.contract.port import QueueListener
 from headrace_broker.runtime.contract.queue_log import MemoryQueueLog, QueueLog, RaftQueueLog
+from headrace_broker.runtime.contract.recently_applied import RecentlyApplied
 from headrace_broker.runtime.contract.traffic import Traffic
 from headrace_broker.runtime.dead_letter.session import DeadLetterSession
 from headrace_broker.runtime.hosting.departures import Departures
@@ -86,6 +87,7 @@ class Hosting:
         self.clock = Clock() if clock is None else clock  # gives the time stamps of commands
         self.session_router = SessionRouter(node, send)  # connects sessions and replicas
         self.hosts: dict[int, QueueHost] = {}  # replicas on this node by queue group
+        self.recent = RecentlyApplied()  # those of them to which something was applied last
         self.on_unused: Callable[[Queue], None] = ignore  # an auto-delete queue's last one went
         # called when a message that a queue still holds cannot be read; the node must stop
         self.on_unreadable: Callable[[BaseException], None] = ignore_failure
@@ -105,7 +107,8 @@ class Hosting:
         self._peers_up: dict[int, int] = dict.fromkeys(peers, 0)  # boot count, 0 for down
         # bounds what comes into queues that fall behind
         self.outflow = OutflowWatch(
-            self.hosts, self.queue_gates, self._peers_up.keys(), send, _cpu_us
+            *(self.hosts, self.recent.reader(), self.queue_gates),
+            *(self._peers_up.keys(), send, _cpu_us),
         )
         watch = IntakeWatch(self.intake, self.turns, self.outflow)
         self._looker = IntakePoller(watch, _clock_us, _call_later)
@@ -126,8 +129,7 @@ class Hosting:
         self._asked: dict[int, int] = {}
         self._moved: dict[int, Queue] = {}  # by group, those that are not where they began
         self.leaders = LeaderView(node, raft, self.hosts, self._moved, self._peers_up)
-        limits = self.ledger.limits
-        has_leader = self.leaders.has_leader
+        limits, has_leader = self.ledger.limits, self.leaders.has_leader
         self.reachability = Reachability(limits, has_leader, lambda: _clock_us() // 1000)
         self._gone: set[int] = set()  # node ids that belong to the cluster no more
         self._leader_waiters: dict[int, list[asyncio.Future[None]]] = {}
@@ -184,8 +186,7 @@ class Hosting:
             return
         self.departures.stay(queue.group)
         if queue.logged:
-            raft_log = RaftQueueLog(self._raft, queue.group, self._fail)
-            host = self._host(queue, raft_log)
+            host = self._host(queue, RaftQueueLog(self._raft, queue.group, self._fail))
             self._register(queue, host)
             prefers = queue.members[0] == self._node
             try:
@@ -217,6 +218,7 @@ class Hosting:
         host = self.hosts.pop(queue.group, None)
         if host is not None:
             host.leadership(0, 0, False)  # waiters for the disk are gone before the log is
+            self.recent.forget(queue.group)
             host.dying.end()
         return host
 

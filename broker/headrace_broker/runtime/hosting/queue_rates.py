@@ -10,6 +10,7 @@ from headrace_broker.flow.account import Ledger
 from headrace_broker.flow.activity import SECOND_US
 from headrace_broker.flow.rate_history import RateHistory
 from headrace_broker.model.flow_status import NEVER
+from headrace_broker.runtime.contract.recently_applied import RecentlyApplied
 from headrace_broker.runtime.replica.queue_host import QueueHost
 
 SAMPLE_SECONDS: Final = 1.0  # between samples: the shortest time over which a rate is told
@@ -20,12 +21,17 @@ Rate = tuple[float, float, float]
 
 
 class QueueRates:
-    """Takes samples once a second; queues in which nothing moves cost nothing but a look."""
+    """Takes samples once a second; queues in which nothing moves cost nothing."""
 
     def __init__(
-        self, hosts: dict[int, QueueHost], ledger: Ledger, clock_us: Callable[[], int]
+        self,
+        hosts: dict[int, QueueHost],
+        recent: RecentlyApplied,
+        ledger: Ledger,
+        clock_us: Callable[[], int],
     ) -> None:
         self._hosts = hosts  # the replicas of this node by group
+        self._recent = recent.reader()
         self._ledger = ledger  # its accounts
         self._clock_us = clock_us  # a time that only goes forward
         self._histories: dict[int, RateHistory] = {}
@@ -60,7 +66,12 @@ class QueueRates:
             return
         self._ledger.sample(elapsed / SECOND_US)
         histories = self._histories
-        for group, host in self._hosts.items():
+        for group in {*histories, *self._recent()}:
+            host = self._hosts.get(group)
+            if host is None:
+                histories.pop(group, None)
+                self._quiet.pop(group, None)
+                continue
             counts = host.moves.counts()
             history = histories.get(group)
             if history is None:
@@ -73,8 +84,6 @@ class QueueRates:
                 del histories[group]
                 self._quiet[group] = counts
         self._sampled_us = now
-        for gone in histories.keys() - self._hosts.keys():
-            del histories[gone]
         for gone in self._quiet.keys() - self._hosts.keys():
             del self._quiet[gone]
 

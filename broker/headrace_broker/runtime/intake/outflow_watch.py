@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
@@ -48,6 +48,7 @@ class OutflowWatch:
     def __init__(
         self,
         hosts: dict[int, QueueHost],
+        recent: Callable[[], Iterable[int]],
         gates: QueueGates,
         peers: Collection[int],
         send: Callable[[int, bytes], bool],
@@ -56,12 +57,14 @@ class OutflowWatch:
         self._cpu_us = cpu_us  # the processor time of the loop's thread, in microseconds
         self._used_us = 0
         self._hosts = hosts  # replicas on this node by queue group
+        self._recent = recent  # returns the groups to which something was applied since it did last
         self._gates = gates  # of the queues that this node's clients publish to
         self._peers = peers  # the other nodes, as they come and go
         self._send = send  # carries a payload to a node
         self._claims: dict[int, OutflowClaims] = {}  # of queues that have a bound
         self._seen: dict[int, Outflow] = {}  # queues to which something has come lately
-        self._last_ids: dict[int, int] = {}  # of all queues led here, at the last look
+        self._last_ids: dict[int, int] = {}  # of queues to which something was applied, at a look
+        self._idle = True  # the look before was none
         self._bounds = 0
         self._idle_looks = IDLE_LOOKS  # since the node was busy, IDLE_LOOKS at most
 
@@ -77,7 +80,8 @@ class OutflowWatch:
         self._idle_looks = 0 if busy else min(self._idle_looks + 1, IDLE_LOOKS)
         if self._idle_looks < IDLE_LOOKS or self._bounds > 0:
             self._tell(self._look(elapsed_us, turn_us, busy), int(now_us))
-        elif self._last_ids:
+        elif not self._idle:
+            self._idle = True
             self._seen.clear()
             self._last_ids.clear()
         self._gates.go_on(int(now_us))
@@ -115,14 +119,17 @@ class OutflowWatch:
     def _look(self, elapsed_us: i64, turn_us: i64, busy: bool) -> dict[int, int]:
         """Return the bounds that there are, or were until now, by group."""
         before, self._seen = self._seen, {}
-        ids_before, self._last_ids = self._last_ids, {}
+        recent = self._recent()
+        if self._idle:
+            self._idle = False
+            recent = ()  # these may be long ago
         bounds: dict[int, int] = {}
-        for group, host in self._hosts.items():
-            if not host.serving:
+        for group in {*before, *recent}:
+            host = self._hosts.get(group)
+            if host is None or not host.serving:
+                self._last_ids.pop(group, None)
                 continue
             machine = host.machine
-            last_id = int(machine.last_id)
-            self._last_ids[group] = last_id
             outflow = before.get(group)
             if outflow is not None:
                 was = outflow.bound
@@ -131,8 +138,9 @@ class OutflowWatch:
                     bounds[group] = int(outflow.bound)
                 if not outflow.is_still:
                     self._seen[group] = outflow
-            elif ids_before.get(group, last_id) != last_id:
-                self._seen[group] = Outflow(last_id, machine.ready_count)
+            elif self._last_ids.get(group) != machine.last_id:
+                self._seen[group] = Outflow(machine.last_id, machine.ready_count)
+            self._last_ids[group] = int(machine.last_id)
         self._bounds = len(bounds)
         return bounds
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace_broker.config.configuration import split_address
 from headrace_broker.core.queue.machine.queue_machine import QueueMachine
@@ -31,6 +31,18 @@ if TYPE_CHECKING:
     from headrace_broker.runtime.node.node import BrokerNode
 
 
+Lengths = tuple[int, int, int]  # messages that are ready, unsettled, and others
+
+NO_LENGTHS: Final[Lengths] = (0, 0, 0)
+
+
+class Standing(NamedTuple):
+    """Messages in a queue."""
+
+    vhost: str
+    lengths: Lengths
+
+
 def unix_ms() -> int:
     """Return Unix time in milliseconds."""
     return time.time_ns() // 1_000_000
@@ -45,6 +57,8 @@ class StatsBook:
         self._started_ms = clock_ms()
         self._churn: Churn = node.broker.churn
         self._histories: Histories[int] = Histories(len(QUEUE_FIGURES), HISTORY_QUEUES_MAX)
+        self._recent = node.hosting.recent.reader()
+        self._standing: dict[int, Standing] = {}  # by group, of queues led here that have messages
         self._own: History | None = None
         self._lag_ms = 0
         serve_rows(node.rpc, Stats, self.rows)
@@ -64,27 +78,39 @@ class StatsBook:
             self._lag_ms = max(0, int(1000 * (time.monotonic() - due)))
 
     async def sample(self) -> None:
-        """Take a sample of the node and of all its queues, in pieces."""
+        """Take a sample of the node and of its queues that moved, in pieces."""
         now = self._clock_ms()
-        own = self._figures()
+        hosts = self._node.hosting.hosts
+        for at, group in enumerate({*self._histories.keys(), *self._recent()}, 1):
+            host = hosts.get(group)
+            if host is not None:
+                self._sample_queue(host, now)
+            if at % LISTING_TURN_ROWS == 0:
+                await asyncio.sleep(0)
+        self._histories.forget_others(hosts)
+        for gone in self._standing.keys() - hosts.keys():
+            del self._standing[gone]
+        lengths: dict[str, Lengths] = {}
+        total = NO_LENGTHS
+        for each in self._standing.values():
+            lengths[each.vhost] = _sum(lengths.get(each.vhost, NO_LENGTHS), each.lengths)
+            total = _sum(total, each.lengths)
+        own = self._figures(total)
         if self._own is None:
             self._own = History(own, now)
         else:
             self._own.sample(own, now)
-        lengths: dict[str, tuple[int, int, int]] = {}
-        hosts = self._node.hosting.hosts
-        for at, (group, host) in enumerate(list(hosts.items()), 1):
-            figures = queue_figures(host)
-            self._histories.sample(group, figures, now)
-            queue = self._node.catalog.catalog.queue_by_group(group) if host.serving else None
-            if queue is not None:
-                ready, unsettled, later = lengths.get(queue.vhost, (0, 0, 0))
-                counts = (ready + figures[0], unsettled + figures[1], later + figures[-1])
-                lengths[queue.vhost] = counts
-            if at % LISTING_TURN_ROWS == 0:
-                await asyncio.sleep(0)
-        self._histories.forget_others(hosts)
         await self._node.broker.rates.sample(now, lengths)
+
+    def _sample_queue(self, host: QueueHost, now_ms: int) -> None:
+        group = host.queue.group
+        figures = queue_figures(host)
+        self._histories.sample(group, figures, now_ms)
+        lengths = (figures[0], figures[1], figures[-1])
+        if host.serving and any(lengths):
+            self._standing[group] = Standing(host.queue.vhost, lengths)
+        else:
+            self._standing.pop(group, None)
 
     # This node's rows
 
@@ -175,13 +201,9 @@ class StatsBook:
             if address
         )
 
-    def _figures(self) -> tuple[int, ...]:
+    def _figures(self, lengths: Lengths) -> tuple[int, ...]:
         """Return the figures that NODE_FIGURES names."""
-        ready = unsettled = later = 0
-        for host in self._led():
-            ready += int(host.machine.ready_count)
-            unsettled += int(host.machine.unsettled_count)
-            later += _later(host.machine)
+        ready, unsettled, later = lengths
         counters, churn = self.counters(), self._churn
         report = self._node.alarms.reports.get(self._node.config.node.id)
         return (
@@ -228,6 +250,10 @@ def queue_figures(host: QueueHost) -> tuple[int, ...]:
     machine = host.machine
     lengths = (int(machine.ready_count), int(machine.unsettled_count))
     return (*lengths, *host.moves.counts(), _later(machine))
+
+
+def _sum(one: Lengths, other: Lengths) -> Lengths:
+    return one[0] + other[0], one[1] + other[1], one[2] + other[2]
 
 
 def _later(machine: QueueMachine) -> int:

@@ -154,7 +154,7 @@ class BrokerNode:
         self.archives = ArchivePart(  # what queues keep of settled messages
             self.rpc, leaders, commands, self.names, self.catalog.catalog, config.grpc_address
         )
-        self.rates = QueueRates(self.hosting.hosts, self.ledger, _now_us)
+        self.rates = QueueRates(self.hosting.hosts, self.hosting.recent, self.ledger, _now_us)
         self.flow_report = self._make_flow_report(peers)  # why publishers are slow, who causes it
         self.operations = self._make_operations()  # moves replicas and leaderships
         self.leader_balance = self._make_balance()  # spreads leaders by itself

@@ -137,6 +137,7 @@ def telemetry_sources(
         ledger=hosting.ledger,
         limits=hosting.ledger.limits,
         hosts=hosting.hosts,
+        recent=hosting.recent.reader,
         traffic=hosting.traffic,
         connections=connections,
         gate=facts.gate,

@@ -102,6 +102,7 @@ class QueueHost(HostEnd):
         self.log = log  # where its commands stand
         self._reach = reach
         self._watcher = watcher
+        self._changes = watcher.changes(queue)
         self._clock = Clock() if clock is None else clock
         self._feeds = Feeds()
         self._gets = Gets(log, reach)
@@ -258,6 +259,7 @@ class QueueHost(HostEnd):
         leased: i64 = self.machine.leased_count
         newest = self.machine.last_id
         effects = self.machine.apply(index, data)
+        self._changes.note()
         if self.meter is not None:
             self.meter.applied(data, self.machine.busy_count())
         if self.serving:
@@ -312,12 +314,14 @@ class QueueHost(HostEnd):
         check_version(self.queue, machine.version)
         self.log.replaced()
         self.machine = machine
+        self._changes.note()
 
     def leadership(self, leader: int, _term: int, serving: bool) -> None:
         """Start or stop serving; feeds of an earlier leadership are void.
 
         The settings come first: no other command of this leadership is before them in the log.
         """
+        self._changes.note()
         self.leading = serving
         self.serving = False
         self.meter = QueueMeter(self._clock) if serving else None
@@ -357,6 +361,7 @@ class QueueHost(HostEnd):
 
     def _serve(self) -> None:
         self.serving = True
+        self._changes.note()
         self.machine.count_into(self._watcher.tally())
         self.use()
         self._call_back(self._node)

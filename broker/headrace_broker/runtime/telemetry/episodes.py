@@ -50,6 +50,8 @@ class Episodes:
     def __init__(self, sources: Sources, boot: Callable[[], int]) -> None:
         self.left_out = 0  # beginnings that there was no room for, at the last look
         self._sources = sources  # what is looked at
+        self._recent = sources.recent()
+        self._saturated_groups: set[int] = set()
         self._boot = boot  # returns the node's boot count, by which episodes are told apart
         self._number = 0
         self._open: dict[tuple[str, str], _Open] = {}
@@ -146,8 +148,12 @@ class Episodes:
     # Queues
 
     def _look_at_queues(self, moment: Moment, rows: list[FlowEvent]) -> None:
-        for host in self._sources.hosts.values():
-            if host.serving and host.machine.saturated:
+        hosts = self._sources.hosts
+        groups, self._saturated_groups = {*self._saturated_groups, *self._recent()}, set()
+        for group in groups:
+            host = hosts.get(group)
+            if host is not None and host.serving and host.machine.saturated:
+                self._saturated_groups.add(group)
                 self._begin(self._saturated(moment, host), rows)
 
     def _saturated(self, moment: Moment, host: QueueHost) -> FlowEvent:

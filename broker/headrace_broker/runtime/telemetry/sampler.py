@@ -31,6 +31,8 @@ TURN_ROWS: Final = 200  # made in one turn of the loop; some ms
 Fields = tuple[str, ...]
 Moves = tuple[int, int, int]
 
+NOTHING_MOVED: Final[Moves] = (0, 0, 0)
+
 OWED: Final[Fields] = (
     *("published", "published_octets", "debt_messages", "debt_octets"),
     *("debt_messages_max", "debt_octets_max", "in_debt"),
@@ -78,7 +80,8 @@ class SampleTaker:
     def __init__(self, sources: Sources, rows_max: int) -> None:
         self._sources = sources  # what is looked at
         self._rows_max = rows_max  # most rows of a look
-        self._counts: dict[int, Moves] = {}
+        self._recent = sources.recent()
+        self._counts: dict[int, Moves] = {}  # of queues in which something has moved
         self._moved: frozenset[int] = frozenset()
         self._traffic = self._traffic_now()
         self._cpu_ns = time.process_time_ns()
@@ -154,14 +157,18 @@ class SampleTaker:
         One that stands still is told once more, so that its last figures are told.
         """
         found: list[tuple[QueueHost, Moves]] = []
-        counts: dict[int, Moves] = {}
+        hosts = self._sources.hosts
         moved: set[int] = set()
-        for group, host in self._sources.hosts.items():
+        for group in {*self._moved, *self._recent()}:
+            host = hosts.get(group)
+            if host is None:
+                continue
             now = host.moves.counts()
-            counts[group] = now
+            then = self._counts.get(group, NOTHING_MOVED)
+            if now != then:
+                self._counts[group] = now
             if not host.serving:
                 continue
-            then = self._counts.get(group, (0, 0, 0))
             change = (now[0] - then[0], now[1] - then[1], now[2] - then[2])
             machine = host.machine
             if any(change) or machine.ready_count or machine.unsettled_count or machine.saturated:
@@ -169,7 +176,8 @@ class SampleTaker:
             elif group not in self._moved:
                 continue
             found.append((host, change))
-        self._counts = counts
+        for gone in self._counts.keys() - hosts.keys():
+            del self._counts[gone]
         self._moved = frozenset(moved)
         return found
 

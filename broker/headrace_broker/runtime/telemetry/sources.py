@@ -27,6 +27,8 @@ class Sources(NamedTuple):
     ledger: Ledger  # accounts of what enters through this node
     limits: FlowLimits  # of flow control
     hosts: Mapping[int, QueueHost]  # replicas on this node by group
+    # returns a function that returns the groups to which something was applied since it did last
+    recent: Callable[[], Callable[[], Iterable[int]]]
     traffic: Traffic  # messages through this node's clients
     connections: Callable[[], Mapping[str, ConnectionInfo]]  # of clients, by id
     gate: Callable[[int], GateFlow | None]  # of what is under way to a queue, None for nothing

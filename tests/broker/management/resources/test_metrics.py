@@ -6,6 +6,7 @@ import asyncio
 import base64
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -79,7 +80,8 @@ class Report:
         self.infos: dict[str, ConnectionInfo] = {}
         self.ledger = Ledger(FlowLimits())
         self.hosts: dict[int, Any] = {}
-        rates = QueueRates(self.hosts, self.ledger, lambda: self.now)
+        recent: Any = SimpleNamespace(reader=lambda: self.hosts.keys)
+        rates = QueueRates(self.hosts, recent, self.ledger, lambda: self.now)
         view = CatalogStore()
         self.facts = FlowFacts(
             "n1", lambda: self.infos, self.ledger, self.hosts, view, rates, lambda: self.now

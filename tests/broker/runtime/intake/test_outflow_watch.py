@@ -56,7 +56,9 @@ class Node:
         self.sent: list[tuple[int, list[int]]] = []
         self.claimed: list[tuple[int, list[int]]] = []
         hosts = cast(Any, self.hosts)
-        self.watch = OutflowWatch(hosts, self.gates, [2, 3], self._send, lambda: self.cpu_us)
+        self.watch = OutflowWatch(
+            *(hosts, hosts.keys, self.gates, [2, 3], self._send, lambda: self.cpu_us)
+        )
 
     def _send(self, peer: int, data: bytes) -> bool:
         payload = msgspec.msgpack.decode(data, type=Claims | Outflows)

@@ -6,7 +6,7 @@ import asyncio
 
 from pamqp.commands import Basic as frame_properties  # noqa: N813 - a namespace of classes
 
-from headrace_broker.catalog.command import DeclareQueue
+from headrace_broker.catalog.command import DeclareQueue, DeleteQueue
 from headrace_broker.config.configuration import Config
 from headrace_broker.model.stats import (
     LATER,
@@ -63,5 +63,47 @@ def test_delayed_messages_count_in_queues_vhosts_nodes_and_metrics(config: Confi
             assert (counts["queue_messages_ready"], counts["queue_messages_delayed"]) == (1, 3)
         finally:
             await node.stop()
+
+    asyncio.run(work())
+
+
+def test_later_samples_of_a_node_know_what_moved_since_and_what_is_gone(config: Config) -> None:
+    async def work() -> None:
+        node = BrokerNode(config, lambda error: None)
+        await node.start()
+        try:
+            await node.join()
+            book = StatsBook(node)
+            await book.sample()
+            for queue in ("a", "b"):
+                await node.catalog.submit(DeclareQueue("/", queue, "quorum", durable=True))
+                await publish(node, queue, PLAIN)
+            await book.sample()
+            assert lengths_of(book) == (2, 0, 0)
+            await book.sample()
+            assert lengths_of(book) == (2, 0, 0), "messages that stand in queues go on to count"
+            await publish(node, "b", PLAIN)
+            await book.sample()
+            assert lengths_of(book) == (3, 0, 0)
+            node.rates.sample()
+            groups = {each.name: each.group for each in node.catalog.catalog.queues()}
+            assert {name: node.rates.moves(group) for name, group in groups.items()} == {
+                "a": True,
+                "b": True,
+            }
+            await node.catalog.submit(DeleteQueue("/", "b"))
+            await book.sample()
+            assert lengths_of(book) == (1, 0, 0)
+            node.rates.sample()
+            assert not node.rates.moves(groups["b"])
+        finally:
+            await node.stop()
+
+    def lengths_of(book: StatsBook) -> tuple[int, ...]:
+        rows = list(book.rows(Stats(node=True, groups=None, vhosts=True)))
+        [vhost] = [held(VHOST_FIGURES, row.last) for row in rows if isinstance(row, VhostStats)]
+        [own] = [held(NODE_FIGURES, row.last) for row in rows if isinstance(row, NodeStats)]
+        assert own == vhost
+        return own
 
     asyncio.run(work())

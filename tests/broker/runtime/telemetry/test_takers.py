@@ -22,6 +22,7 @@ from headrace_broker.runtime.alarm.alarms import AlarmStatus
 from headrace_broker.runtime.contract.clock import Clock
 from headrace_broker.runtime.contract.connection_info import ConnectionInfo
 from headrace_broker.runtime.contract.queue_log import COMMAND_OVERHEAD_BYTES
+from headrace_broker.runtime.contract.recently_applied import RecentlyApplied
 from headrace_broker.runtime.contract.traffic import Traffic
 from headrace_broker.runtime.replica.queue_meter import QueueMeter
 from headrace_broker.runtime.telemetry import episodes as module
@@ -69,6 +70,7 @@ class World:
             ledger=self.ledger,
             limits=self.limits,
             hosts=self.hosts,
+            recent=lambda: self.hosts.keys,
             traffic=self.traffic,
             connections=lambda: self.infos,
             gate=lambda group: None,
@@ -387,3 +389,39 @@ def test_queue_events_are_bounded() -> None:
         notes.led(queue)
     assert len(notes.take()) == TELEMETRY_QUEUE_EVENTS_MAX
     assert notes.left_out == 3
+
+
+class Untouchable:
+    """A replica that nobody may look at."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"{name} of a queue in which nothing has changed")
+
+
+def test_queue_in_which_nothing_changed_is_not_looked_at() -> None:
+    world = World()
+    recent = RecentlyApplied()
+    world.sources = world.sources._replace(recent=recent.reader)
+    samples, episodes = SampleTaker(world.sources, 100), Episodes(world.sources, lambda: 4)
+
+    def names(moment: Moment) -> list[str]:
+        parts = [part for parts in samples.take(moment, {}, 0, 0) for part in parts]
+        return [row[1] for part in parts if part.kind == "queue" for row in part.rows]
+
+    world.hosts[1].machine.saturated = True
+    recent.note(1)
+    untouchable: Any = Untouchable()
+    untouchable.serving = False  # which a count of the queues of the node reads
+    world.hosts[2] = untouchable
+    for _ in range(3):
+        moment = world.second()
+        assert names(moment) == ["q1"]
+        episodes.take(moment)
+        assert len(episodes._open) == 1
+    world.hosts[1].machine.saturated = False
+    recent.note(1)
+    moment = world.second()
+    assert names(moment) == ["q1"], "its last figures"
+    episodes.take(moment)
+    assert not episodes._open
+    assert names(world.second()) == []

@@ -1,0 +1,79 @@
+"""Order of a node's replicas by when something was applied to them last.
+
+A task that looks at queues now and then asks for those that changed since its last look, and pays
+for these, not for all that the node has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import final
+
+from mypy_extensions import i64
+
+
+@final
+class RecentlyApplied:
+    """Groups of one node; a change moves a group to the end, once between two looks."""
+
+    def __init__(self) -> None:
+        self.look: i64 = 1  # number of the look that comes next, of all readers
+        self._looks: dict[int, int] = {}  # by group, `look` at its last change; ascending
+
+    def of(self, group: i64) -> Changes:
+        """Return the place where a replica notes its changes."""
+        return Changes(self, group)
+
+    def note(self, group: i64) -> None:
+        """Move a group to the end."""
+        self._looks.pop(group, None)
+        self._looks[group] = int(self.look)
+
+    def forget(self, group: i64) -> None:
+        """Forget a group without a replica here."""
+        self._looks.pop(group, None)
+
+    def reader(self) -> Callable[[], list[int]]:
+        """Return a function that returns the groups that changed since it was called before."""
+        return _Reader(self).groups
+
+    def since(self, look: i64) -> list[int]:
+        """Return the groups changed at or after a look, the newest first; a new look begins."""
+        self.look += 1
+        found: list[int] = []
+        for group, at in reversed(self._looks.items()):
+            if at < look:
+                break
+            found.append(group)
+        return found
+
+
+@final
+class Changes:
+    """Notes of one replica."""
+
+    def __init__(self, recent: RecentlyApplied, group: i64) -> None:
+        self._recent = recent
+        self._group = group
+        self._look: i64 = 0  # of its last note
+
+    def note(self) -> None:
+        """Note that something was applied, or that the leader changed."""
+        if self._look != self._recent.look:
+            self._look = self._recent.look
+            self._recent.note(self._group)
+
+
+@final
+class _Reader:
+    """Looks of one task."""
+
+    def __init__(self, recent: RecentlyApplied) -> None:
+        self._recent = recent
+        self._look: i64 = 0  # the first that it has not seen
+
+    def groups(self) -> list[int]:
+        """Return the groups that changed since the call before, at the first call all."""
+        found = self._recent.since(self._look)
+        self._look = self._recent.look
+        return found
