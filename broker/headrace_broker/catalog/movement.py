@@ -16,6 +16,7 @@ from headrace_broker.model.limits import (
     BALANCE_APART_PERCENT,
     BALANCE_BUSY_AT_ONCE,
     BALANCE_IDLE_AT_ONCE,
+    BALANCE_IDLE_PERCENT,
     REPLICAS_MAX,
 )
 
@@ -207,7 +208,8 @@ def spread(queues: Sequence[Movable], nodes: Collection[int]) -> list[Handover]:
             it makes the numbers more equal.
     """
     counts = leader_counts((each.led for each in queues), nodes)
-    for busy, at_once in ((False, BALANCE_IDLE_AT_ONCE), (True, BALANCE_BUSY_AT_ONCE)):
+    idle_at_once = max(BALANCE_IDLE_AT_ONCE, len(queues) * BALANCE_IDLE_PERCENT // 100)
+    for busy, at_once in ((False, idle_at_once), (True, BALANCE_BUSY_AT_ONCE)):
         moves: list[Handover] = []
         movable = [each.led for each in queues if each.busy is busy and not each.stays]
         for led in sorted(movable, key=lambda each: (-counts[each.leader], each.group)):

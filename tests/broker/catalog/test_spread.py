@@ -19,6 +19,7 @@ from headrace_broker.model.limits import (
     BALANCE_APART_MIN,
     BALANCE_BUSY_AT_ONCE,
     BALANCE_IDLE_AT_ONCE,
+    BALANCE_IDLE_PERCENT,
 )
 
 NODES = range(1, 6)
@@ -68,6 +69,12 @@ def test_leaders_come_back_to_a_node_that_came_back_a_few_at_a_time() -> None:
     assert len(first) == BALANCE_IDLE_AT_ONCE
     assert {move.target for move in first} == {3}
     assert numbers(settled(queues)) == [10, 10, 10]
+
+
+def test_many_leaders_come_back_a_part_at_a_time() -> None:
+    queues = queues_of(*[1] * 1500, *[2] * 1500)
+    assert len(spread(queues, THREE)) == 3000 * BALANCE_IDLE_PERCENT // 100
+    assert numbers(settled(queues)) == [1000, 1000, 1000]
 
 
 def test_queues_without_traffic_go_first_and_busy_ones_one_by_one() -> None:
