@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
@@ -30,7 +31,7 @@ from headrace_broker.cli.local_cluster import LocalCluster
 REPLICATED: Final[dict[str, Any]] = {"x-queue-type": "quorum"}
 SETTLE_SECONDS: Final = 10  # until the groups have fallen silent
 SERVE_SECONDS_MAX: Final = 300.0  # a queue that does not confirm within is a failure
-AGAIN_SECONDS: Final = 0.05  # between two attempts to connect
+AGAIN_SECONDS: Final = 0.05  # between two attempts to connect, or to publish what was refused
 PUBLISHERS: Final = 8  # connections that publish to all queues together
 
 
@@ -87,26 +88,31 @@ def connect(port: int) -> Wire:
 
 
 class Publishes:
-    """Messages to some queues over one connection, again to each that refused one."""
+    """Messages to some queues over one connection, again to each that refused one.
+
+    One thread sends, another one reads.
+    """
 
     def __init__(self, wire: Wire, numbers: range) -> None:
-        self.refused = 0  # messages
         self._wire = wire
-        self._numbers = numbers
-        self._sending = threading.Lock()
+        self._unsent = deque(numbers)  # numbers of queues
+        self._over = threading.Event()
         self._waiting: dict[int, int] = {}  # number of a queue by delivery tag
         self._last_tag = 0
 
-    def send_all(self) -> None:
-        """Publish a message to each queue."""
-        for number in self._numbers:
-            self._send(number)
+    def send(self) -> None:
+        """Publish to each queue, and every AGAIN_SECONDS to those that refused, until `end`."""
+        while not self._over.is_set():
+            for _ in range(len(self._unsent)):
+                number = self._unsent.popleft()
+                self._last_tag += 1
+                self._waiting[self._last_tag] = number
+                self._wire.send(publish(1, "", name_of(number), b"alive"))
+            self._over.wait(AGAIN_SECONDS)
 
-    def _send(self, number: int) -> None:
-        with self._sending:
-            self._last_tag += 1
-            self._waiting[self._last_tag] = number
-            self._wire.send(publish(1, "", name_of(number), b"alive"))
+    def end(self) -> None:
+        """Send nothing more."""
+        self._over.set()
 
     def confirmed(self) -> int:
         """Wait for the next answer, and return how many queues have confirmed by it."""
@@ -118,9 +124,7 @@ class Publishes:
         numbers = [self._waiting.pop(each) for each in over]
         if isinstance(answer, commands.Basic.Ack):
             return len(numbers)
-        time.sleep(AGAIN_SECONDS)
-        for number in numbers:
-            self._send(number)
+        self._unsent.extend(numbers)
         return 0
 
 
@@ -141,15 +145,18 @@ def serve(ports: list[int], count: int, since: float) -> list[float]:
         wire.ask(1, commands.Confirm.Select())
         numbers = range(first, count, PUBLISHERS)
         publishes = Publishes(wire, numbers)
-        sender = threading.Thread(target=publishes.send_all)
+        sender = threading.Thread(target=publishes.send)
         sender.start()
         served = 0
-        while served < len(numbers):
-            confirmed = publishes.confirmed()
-            served += confirmed
-            with lock:
-                times.extend(repeat(time.monotonic() - since, confirmed))
-        sender.join()
+        try:
+            while served < len(numbers):
+                confirmed = publishes.confirmed()
+                served += confirmed
+                with lock:
+                    times.extend(repeat(time.monotonic() - since, confirmed))
+        finally:
+            publishes.end()
+            sender.join()
         wire.close()
 
     together(work, range(PUBLISHERS))
