@@ -94,7 +94,7 @@ def answer_request(state: RaftState, request: Message) -> None:
     is_up_to_date = _is_up_to_date(state, request.index, request.log_term)
     if not free or not is_up_to_date:
         refuse(state, request)
-        if not is_up_to_date and state.role == FOLLOWER and state.leader == 0:
+        if pre_vote and not is_up_to_date and state.role == FOLLOWER and state.leader == 0:
             _ask_soon(state)
         return
     if not pre_vote:
@@ -112,7 +112,11 @@ def answer_request(state: RaftState, request: Message) -> None:
 
 
 def _ask_soon(state: RaftState) -> None:
-    """Begin an election within half of the shortest timeout: whoever asked cannot win this vote."""
+    """Begin an election within half of the shortest timeout if the refused one cannot be won."""
+    voters = state.electorate.voters
+    others = sum([voter != state.member and state.is_node_up(voter) for voter in voters])
+    if others > len(voters) // 2:
+        return  # they may elect whoever asked
     half: i64 = max(state.options.election_ticks // 2, 1)
     soon: i64 = state.election_elapsed + 1 + state.prng.below(half)
     state.election_timeout = min(state.election_timeout, soon)

@@ -7,6 +7,8 @@ of a node with a member changes. Losing any of these would leave a group without
 
 from __future__ import annotations
 
+from typing import Final
+
 from mypy_extensions import i64
 
 from headrace_raftlog.core import transfer
@@ -18,7 +20,7 @@ from headrace_raftlog.core.replication import check_agrees, send_heartbeat
 from headrace_raftlog.core.roles import become_follower
 from headrace_raftlog.core.state import RaftState
 from headrace_raftlog.model.group import CANDIDATE, FOLLOWER, LEADER, PRE_CANDIDATE
-from headrace_raftlog.model.limits import DOUBTS_MAX, GREETINGS_MAX
+from headrace_raftlog.model.limits import DOUBTS_MAX, GREETINGS_MAX, SPREAD_TIMEOUTS
 from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.message import (
     APPEND,
@@ -33,6 +35,8 @@ from headrace_raftlog.model.message import (
     VOTE_REPLY,
     Message,
 )
+
+PARTS: Final = 1 << 16  # into which a time is divided to draw from
 
 
 def tick_leader(state: RaftState) -> None:
@@ -203,40 +207,45 @@ def lose_leader(state: RaftState, spread: i64) -> None:
     """Stop following, and let the election timer run out soon.
 
     Members ask for votes in turn, so that they do not split them: the first within half of the
-    shortest timeout, or within `spread` ticks where the group was silent, and each next one an
-    election timeout later. A member that is refused for its shorter log passes its turn on
-    (`election.answer_request`).
+    shortest timeout, or within `spread` ticks where the group was silent, and each next one about
+    an election timeout later. One that would be the last whose vote is needed, and refuses a
+    shorter log, does not wait for its turn (`election.answer_request`); nor does one that has
+    heard another ask, in vain, while it did not know of the loss.
     """
     half: i64 = max(state.options.election_ticks // 2, 1)
-    first: i64 = max(half, spread) if state.quiesced else half
+    most: i64 = min(spread, SPREAD_TIMEOUTS * state.options.election_ticks)
+    first: i64 = max(half, most) if state.quiesced else half
+    has_heard = state.doubts > 0 or len(state.askers) > 0
     wake_silently(state)
     state.leader = 0
     lose_all(state)
     state.asked = 0
     state.askers = ()
-    # members that know of each other draw the same number, so that only their turns differ
-    prng = state.prng if state.nodes_up is None else Prng(state.group)
-    turn: i64 = _turn(state)
-    state.election_timeout = 1 + prng.below(first) + turn * state.options.election_ticks
+    if has_heard or state.nodes_up is None:
+        state.election_timeout = 1 + state.prng.below(half)
+    else:
+        _draw_turn(state, first)
 
 
-def _turn(state: RaftState) -> i64:
-    """Return how many voters on nodes that run are to ask for votes before this member.
+def _draw_turn(state: RaftState, first: i64) -> None:
+    """Set the election timer by this member's turn.
 
-    The order of a group's members begins elsewhere with each group, so that nodes share the work.
+    All members draw the same numbers, so that only their turns differ: the part of `first`, which
+    differs somewhat between nodes, and whose turn is the first one, so that nodes share the work.
     """
-    if state.nodes_up is None:
-        return 0
+    prng = Prng(state.group)
+    begin: i64 = first * prng.below(PARTS) // PARTS
+    start: i64 = prng.below(PARTS)
     voters = [
         voter
         for voter in state.electorate.voters
         if voter == state.member or state.is_node_up(voter)
     ]
     count: i64 = len(voters)
-    if state.member not in voters:
-        return count
-    own: i64 = voters.index(state.member)
-    return (own + state.group) % count
+    turn: i64 = count  # of a learner, which asks to be woken
+    if state.member in voters:
+        turn = (voters.index(state.member) + start) % count
+    state.election_timeout = 1 + begin + turn * state.options.election_ticks
 
 
 def withhold(state: RaftState) -> None:

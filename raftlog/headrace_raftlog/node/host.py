@@ -371,7 +371,7 @@ class Host:
                 self._nodes_up.discard(peer)
                 self._held.drop_from(peer)
             groups = self._groups.values()
-            led_there: i64 = sum([hosted.is_led_by(peer) for hosted in groups])
+            led_there: i64 = 0 if up else sum([hosted.is_led_by(peer) for hosted in groups])
             spread: i64 = led_there // ELECTIONS_PER_TICK
             for hosted in groups:
                 if not hosted.suspended and hosted.peer_changed(peer, up, spread):

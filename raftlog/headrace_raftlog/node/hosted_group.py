@@ -11,7 +11,7 @@ from mypy_extensions import i64
 from headrace_raftlog.core.raft import RaftCore
 from headrace_raftlog.model.entry import CHECKPOINT, ENTRY_NOOP, ENTRY_NORMAL, Entry
 from headrace_raftlog.model.errors import ContradictedError
-from headrace_raftlog.model.group import FOLLOWER, LEADER
+from headrace_raftlog.model.group import CATALOG_GROUP, FOLLOWER, LEADER
 from headrace_raftlog.model.limits import (
     DIGESTS_KEPT,
     ENTRY_COST_BYTES,
@@ -141,7 +141,7 @@ class HostedGroup:
             if up:
                 core.wake()
             else:
-                core.lose_leader(spread)
+                core.lose_leader(0 if self.group == CATALOG_GROUP else spread)
             return True
         if up and core.leader == 0 and self.members_on(peer):
             core.wake()  # it may vote, or know who leads
