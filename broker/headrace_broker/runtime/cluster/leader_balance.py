@@ -197,8 +197,14 @@ class LeaderBalance:
         self._going = True
         self._say(MOVING, f"queues led: {figures}")
         log.info("leaders unbalanced (%s): transferring %d", figures, len(moves))
+        until = now + BALANCE_LOOK_SECONDS  # the others wait for a new look
         for move in moves:
+            if around.seconds() >= until or not self._may_decide():
+                break
             await self._hand_over(move)
+
+    def _may_decide(self) -> bool:
+        return self._around.decider() == self._around.node and not self._operations.is_rebalancing
 
     async def _hand_over(self, move: Handover) -> None:
         around = self._around

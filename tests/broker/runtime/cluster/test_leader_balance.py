@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -63,6 +64,7 @@ class World:
         self.chosen: set[int] = set()
         self.refusing: set[int] = set()
         self.moves: list[tuple[int, int]] = []
+        self.on_move: Callable[[], None] = lambda: None
         self.is_rebalancing = False
         around = BalanceAround(
             1,
@@ -107,6 +109,7 @@ class World:
         if queue.group in self.refusing:
             return False
         self.moves.append((queue.group, target))
+        self.on_move()
         self.leads[queue.group] = target
         return True
 
@@ -149,6 +152,34 @@ def test_leaders_spread_once_the_nodes_are_steady(caplog: pytest.LogCaptureFixtu
     assert "leaders unbalanced (n1 30, n2 0, n3 0): transferring 8" in caplog.text
     assert "leaders balanced: n1 10, n2 10, n3 10" in caplog.text
     assert world.poll(50) == 0
+
+
+def test_round_that_takes_long_ends_so_that_the_nodes_are_looked_at_again() -> None:
+    world = World(30)
+
+    def take_long() -> None:
+        world.now += BALANCE_LOOK_SECONDS / 3
+
+    world.on_move = take_long
+    world.steady()
+    assert world.poll() == 3
+    world.poll(10)
+    assert world.counts == [10, 10, 10]
+
+
+@pytest.mark.parametrize("cause", ["decider", "rebalancing"])
+def test_round_ends_where_another_one_takes_over(cause: str) -> None:
+    world = World(30)
+
+    def take_over() -> None:
+        if cause == "decider":
+            world.decider = 2
+        else:
+            world.is_rebalancing = True
+
+    world.on_move = take_over
+    world.steady()
+    assert world.poll() == 1
 
 
 def test_another_node_leads_the_catalog_and_decides() -> None:
