@@ -67,7 +67,7 @@ class Node:
             )
             for queue in self.queues
         }
-        self.recent = RecentlyApplied()
+        self.recent = RecentlyApplied(self.hosts)
         self.infos = {f"n1/1/{number}": self._connection(number) for number in range(connections)}
         self.now_us = 10_000_000
 

@@ -13,7 +13,7 @@ from headrace_broker.core.queue.state.lease_effect import LeaseGone
 from headrace_broker.core.queue.state.tally import Tally
 from headrace_broker.model.definition import Queue
 from headrace_broker.runtime.contract.dead_letter import DeadLetter
-from headrace_broker.runtime.contract.recently_applied import Changes, RecentlyApplied
+from headrace_broker.runtime.contract.recently_applied import Changes
 
 
 @final
@@ -28,7 +28,11 @@ class Configuration:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class HostWatcher:
-    """A replica's node. All but the first three concern replicas that lead."""
+    """A replica's node. All but the first four concern replicas that lead."""
+
+    @abstractmethod
+    def changes(self, queue: Queue) -> Changes:
+        """Return where a queue's replica notes its changes."""
 
     @abstractmethod
     def queue_leader_changed(self, queue: Queue, leader: int) -> None:
@@ -45,10 +49,6 @@ class HostWatcher:
     def tally(self) -> Tally | None:
         """Return the counter of messages that leave queues led here, None without one."""
         return None
-
-    def changes(self, queue: Queue) -> Changes:
-        """Return where a queue's replica notes its changes."""
-        return RecentlyApplied().of(queue.group)
 
     @abstractmethod
     def queue_unused(self, queue: Queue) -> None:

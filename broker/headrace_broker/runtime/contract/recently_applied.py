@@ -6,7 +6,7 @@ for these, not for all that the node has.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import final
 
 from mypy_extensions import i64
@@ -14,9 +14,14 @@ from mypy_extensions import i64
 
 @final
 class RecentlyApplied:
-    """Groups of one node; a change moves a group to the end, once between two looks."""
+    """Groups of one node; a change moves a group to the end, once between two looks.
 
-    def __init__(self) -> None:
+    Args:
+        replicas: the groups that have a replica here, as they come and go.
+    """
+
+    def __init__(self, replicas: Container[int]) -> None:
+        self._replicas = replicas
         self.look: i64 = 1  # number of the look that comes next, of all readers
         self._looks: dict[int, int] = {}  # by group, `look` at its last change; ascending
 
@@ -29,10 +34,6 @@ class RecentlyApplied:
         self._looks.pop(group, None)
         self._looks[group] = int(self.look)
 
-    def forget(self, group: i64) -> None:
-        """Forget a group without a replica here."""
-        self._looks.pop(group, None)
-
     def reader(self) -> Callable[[], list[int]]:
         """Return a function that returns the groups that changed since it was called before."""
         return _Reader(self).groups
@@ -41,10 +42,16 @@ class RecentlyApplied:
         """Return the groups changed at or after a look, the newest first; a new look begins."""
         self.look += 1
         found: list[int] = []
+        gone: list[int] = []
         for group, at in reversed(self._looks.items()):
             if at < look:
                 break
-            found.append(group)
+            if group in self._replicas:
+                found.append(group)
+            else:
+                gone.append(group)
+        for group in gone:
+            del self._looks[group]
         return found
 
 

@@ -87,7 +87,7 @@ class Hosting:
         self.clock = Clock() if clock is None else clock  # gives the time stamps of commands
         self.session_router = SessionRouter(node, send)  # connects sessions and replicas
         self.hosts: dict[int, QueueHost] = {}  # replicas on this node by queue group
-        self.recent = RecentlyApplied()  # those of them to which something was applied last
+        self.recent = RecentlyApplied(self.hosts)  # in the order of what was applied to them
         self.on_unused: Callable[[Queue], None] = ignore  # an auto-delete queue's last one went
         # called when a message that a queue still holds cannot be read; the node must stop
         self.on_unreadable: Callable[[BaseException], None] = ignore_failure
@@ -218,7 +218,6 @@ class Hosting:
         host = self.hosts.pop(queue.group, None)
         if host is not None:
             host.leadership(0, 0, False)  # waiters for the disk are gone before the log is
-            self.recent.forget(queue.group)
             host.dying.end()
         return host
 

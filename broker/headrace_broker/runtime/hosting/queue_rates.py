@@ -21,7 +21,7 @@ Rate = tuple[float, float, float]
 
 
 class QueueRates:
-    """Takes samples once a second; queues in which nothing moves cost nothing."""
+    """Samples once a second of queues that moved within a minute."""
 
     def __init__(
         self,

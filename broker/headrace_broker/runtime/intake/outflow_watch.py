@@ -138,7 +138,7 @@ class OutflowWatch:
                     bounds[group] = int(outflow.bound)
                 if not outflow.is_still:
                     self._seen[group] = outflow
-            elif self._last_ids.get(group) != machine.last_id:
+            elif self._last_ids.get(group, machine.last_id) != machine.last_id:
                 self._seen[group] = Outflow(machine.last_id, machine.ready_count)
             self._last_ids[group] = int(machine.last_id)
         self._bounds = len(bounds)

@@ -78,7 +78,7 @@ class StatsBook:
             self._lag_ms = max(0, int(1000 * (time.monotonic() - due)))
 
     async def sample(self) -> None:
-        """Take a sample of the node and of its queues that moved, in pieces."""
+        """Take a sample of the node and of queues that moved within an hour, in pieces."""
         now = self._clock_ms()
         hosts = self._node.hosting.hosts
         for at, group in enumerate({*self._histories.keys(), *self._recent()}, 1):
@@ -97,9 +97,9 @@ class StatsBook:
             total = _sum(total, each.lengths)
         own = self._figures(total)
         if self._own is None:
-            self._own = History(own, now)
+            self._own = History(own, self._clock_ms())
         else:
-            self._own.sample(own, now)
+            self._own.sample(own, self._clock_ms())
         await self._node.broker.rates.sample(now, lengths)
 
     def _sample_queue(self, host: QueueHost, now_ms: int) -> None:

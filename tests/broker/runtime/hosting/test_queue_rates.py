@@ -27,8 +27,8 @@ class Host:
 
 def test_sample_looks_at_queues_in_which_something_moved_within_a_minute_only() -> None:
     now = 0
-    recent = RecentlyApplied()
     hosts: dict[int, Any] = {group: Host() for group in range(QUEUES)}
+    recent = RecentlyApplied(hosts)
     rates = QueueRates(hosts, recent, Ledger(FlowLimits()), lambda: now)
     seen = []
     for second in range(120):

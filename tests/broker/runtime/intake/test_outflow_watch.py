@@ -14,6 +14,7 @@ from headrace_broker.flow.intake import Intake
 from headrace_broker.flow.outflow import STILL_LOOKS
 from headrace_broker.model.flow import CONNECTION, LIMIT_OUTFLOW, Cause
 from headrace_broker.model.limits import OUTFLOW_LEASE_US, TURN_US_BUSY
+from headrace_broker.runtime.contract.recently_applied import Changes, RecentlyApplied
 from headrace_broker.runtime.intake.outflow_watch import Claims, Outflows, OutflowWatch
 from headrace_broker.runtime.intake.queue_gates import QueueGates
 
@@ -34,11 +35,13 @@ class Machine:
 class Host:
     """A replica that leads."""
 
-    def __init__(self) -> None:
+    def __init__(self, changes: Changes) -> None:
         self.serving = True
         self.machine = Machine()
+        self._changes = changes
 
     def go_on(self, arrived: int, left: int) -> None:
+        self._changes.note()
         self.machine.last_id += arrived
         self.machine.ready_count += arrived - left
 
@@ -49,7 +52,10 @@ class Node:
     def __init__(self) -> None:
         self.now_us = 0
         self.cpu_us = 0
-        self.hosts = {GROUP: Host(), OTHER: Host()}
+        self.hosts: dict[int, Host] = {}
+        recent = RecentlyApplied(self.hosts)
+        for group in (GROUP, OTHER):
+            self.hosts[group] = Host(recent.of(group))
         limits = FlowLimits()
         self.gates = QueueGates(limits, Intake(limits))
         self.pending = {group: self.gates.enter(group) for group in self.hosts}
@@ -57,7 +63,7 @@ class Node:
         self.claimed: list[tuple[int, list[int]]] = []
         hosts = cast(Any, self.hosts)
         self.watch = OutflowWatch(
-            *(hosts, hosts.keys, self.gates, [2, 3], self._send, lambda: self.cpu_us)
+            *(hosts, recent.reader(), self.gates, [2, 3], self._send, lambda: self.cpu_us)
         )
 
     def _send(self, peer: int, data: bytes) -> bool:
@@ -219,3 +225,21 @@ def test_a_row_without_its_figure_is_left_away() -> None:
     node = Node()
     node.watch.receive(2, [OTHER, 5, GROUP], node.now_us)
     assert node.outflows == {GROUP: 0, OTHER: 5}
+
+
+def test_queues_are_watched_to_which_something_comes_from_the_first_busy_look_on() -> None:
+    node = Node()
+    for host in node.hosts.values():
+        host.go_on(1000, 1000)
+    node.poll()
+    node.poll()
+    assert not node.watch._seen, "it came before the node was busy"
+    node.hosts[OTHER].go_on(0, 0)  # something else was applied, as a new leader's settings
+    node.poll()
+    node.poll()
+    assert not node.watch._seen
+    node.hosts[GROUP].go_on(1000, 1000)
+    node.poll()
+    node.hosts[GROUP].go_on(1000, 1000)
+    node.poll()
+    assert list(node.watch._seen) == [GROUP]

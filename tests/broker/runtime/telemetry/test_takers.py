@@ -400,7 +400,7 @@ class Untouchable:
 
 def test_queue_in_which_nothing_changed_is_not_looked_at() -> None:
     world = World()
-    recent = RecentlyApplied()
+    recent = RecentlyApplied(world.hosts)
     world.sources = world.sources._replace(recent=recent.reader)
     samples, episodes = SampleTaker(world.sources, 100), Episodes(world.sources, lambda: 4)
 
