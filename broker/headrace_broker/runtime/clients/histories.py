@@ -21,7 +21,7 @@ class Histories(Generic[K]):
         self._nothing: Figures = (0,) * width
         self._kept_max = kept_max  # most histories
         self._only_grow = only_grow  # one with a smaller figure is of another thing
-        self._histories: dict[K, History] = {}
+        self._histories: dict[K, History] = {}  # the one that changed last at the end
         self._quiet: dict[K, Figures] = {}  # where those stand that moved once
 
     def __len__(self) -> int:
@@ -34,8 +34,12 @@ class Histories(Generic[K]):
             self._quiet.pop(key, None)
         history = self._histories.get(key)
         if history is not None:
+            changed_ms = history.changed_ms
             history.sample(figures, now_ms)
-            if history.is_over(now_ms):
+            if history.changed_ms != changed_ms:
+                del self._histories[key]
+                self._histories[key] = history
+            elif history.is_over(now_ms):
                 del self._histories[key]
                 self._quiet[key] = figures
             return
@@ -43,7 +47,7 @@ class Histories(Generic[K]):
         if figures == before:
             return
         if len(self._histories) >= self._kept_max:
-            calmest = min(self._histories, key=lambda each: self._histories[each].changed_ms)
+            calmest = next(iter(self._histories))
             self._quiet[calmest] = self._histories.pop(calmest).last()[-1][1:]
         self._quiet.pop(key, None)
         history = self._histories[key] = History(before, now_ms - FINE_MS)

@@ -36,6 +36,16 @@ def test_the_calmest_gives_way_and_goes_on_from_where_it_stood():
     assert len(histories) == 2
 
 
+def test_calmest_is_the_one_that_changed_longest_ago_not_the_one_that_began_first():
+    histories: Histories[str] = Histories(1, 2)
+    histories.sample("a", (5,), 1 * FINE_MS)
+    histories.sample("b", (1,), 2 * FINE_MS)
+    histories.sample("a", (6,), 3 * FINE_MS)
+    histories.sample("b", (1,), 3 * FINE_MS)
+    histories.sample("c", (1,), 4 * FINE_MS)
+    assert histories.keys() == ["a", "c"]
+
+
 def test_a_history_ends_when_nothing_has_moved_for_an_hour_and_more():
     histories: Histories[str] = Histories(1, 2)
     histories.sample("a", (5,), FINE_MS)
