@@ -88,7 +88,7 @@ class Node:
             ledger=self.ledger,
             limits=self.limits,
             hosts=self.hosts,
-            recent=self.recent.reader,
+            recent=self.recent,
             traffic=Traffic(),
             connections=lambda: self.infos,
             gate=lambda group: None,

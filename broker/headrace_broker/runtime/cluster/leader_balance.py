@@ -198,8 +198,13 @@ class LeaderBalance:
         self._say(MOVING, f"queues led: {figures}")
         log.info("leaders unbalanced (%s): transferring %d", figures, len(moves))
         until = now + BALANCE_LOOK_SECONDS  # the others wait for a new look
-        for move in moves:
+        for number, move in enumerate(moves):
             if around.seconds() >= until or not self._may_decide():
+                log.info(
+                    "round ended after %d of %d transfers: nodes are looked at again",
+                    number,
+                    len(moves),
+                )
                 break
             await self._hand_over(move)
 

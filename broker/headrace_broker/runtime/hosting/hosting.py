@@ -107,8 +107,7 @@ class Hosting:
         self._peers_up: dict[int, int] = dict.fromkeys(peers, 0)  # boot count, 0 for down
         # bounds what comes into queues that fall behind
         self.outflow = OutflowWatch(
-            *(self.hosts, self.recent.reader(), self.queue_gates),
-            *(self._peers_up.keys(), send, _cpu_us),
+            *(self.hosts, self.recent, self.queue_gates), *(self._peers_up.keys(), send, _cpu_us)
         )
         watch = IntakeWatch(self.intake, self.turns, self.outflow)
         self._looker = IntakePoller(watch, _clock_us, _call_later)

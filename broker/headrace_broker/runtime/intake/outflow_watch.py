@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
@@ -11,6 +11,7 @@ from headrace_broker.flow.outflow import RATE_MAX, Outflow
 from headrace_broker.flow.outflow_claims import OutflowClaims
 from headrace_broker.model.limits import TURN_US_BUSY
 from headrace_broker.runtime.contract.payload import Payload, encode
+from headrace_broker.runtime.contract.recently_applied import RecentlyApplied
 from headrace_broker.runtime.intake.queue_gates import QueueGates
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class OutflowWatch:
     def __init__(
         self,
         hosts: dict[int, QueueHost],
-        recent: Callable[[], Iterable[int]],
+        recent: RecentlyApplied,
         gates: QueueGates,
         peers: Collection[int],
         send: Callable[[int, bytes], bool],
@@ -57,7 +58,7 @@ class OutflowWatch:
         self._cpu_us = cpu_us  # the processor time of the loop's thread, in microseconds
         self._used_us = 0
         self._hosts = hosts  # replicas on this node by queue group
-        self._recent = recent  # returns the groups to which something was applied since it did last
+        self._recent = recent.reader()
         self._gates = gates  # of the queues that this node's clients publish to
         self._peers = peers  # the other nodes, as they come and go
         self._send = send  # carries a payload to a node
@@ -122,7 +123,7 @@ class OutflowWatch:
         recent = self._recent()
         if self._idle:
             self._idle = False
-            recent = ()  # these may be long ago
+            recent = []  # these may be long ago
         bounds: dict[int, int] = {}
         for group in {*before, *recent}:
             host = self._hosts.get(group)

@@ -137,7 +137,7 @@ def telemetry_sources(
         ledger=hosting.ledger,
         limits=hosting.ledger.limits,
         hosts=hosting.hosts,
-        recent=hosting.recent.reader,
+        recent=hosting.recent,
         traffic=hosting.traffic,
         connections=connections,
         gate=facts.gate,

@@ -50,7 +50,7 @@ class Episodes:
     def __init__(self, sources: Sources, boot: Callable[[], int]) -> None:
         self.left_out = 0  # beginnings that there was no room for, at the last look
         self._sources = sources  # what is looked at
-        self._recent = sources.recent()
+        self._recent = sources.recent.reader()
         self._saturated_groups: set[int] = set()
         self._boot = boot  # returns the node's boot count, by which episodes are told apart
         self._number = 0
@@ -149,12 +149,13 @@ class Episodes:
 
     def _look_at_queues(self, moment: Moment, rows: list[FlowEvent]) -> None:
         hosts = self._sources.hosts
-        groups, self._saturated_groups = {*self._saturated_groups, *self._recent()}, set()
-        for group in groups:
+        self._saturated_groups.update(self._recent())
+        for group in list(self._saturated_groups):
             host = hosts.get(group)
             if host is not None and host.serving and host.machine.saturated:
-                self._saturated_groups.add(group)
                 self._begin(self._saturated(moment, host), rows)
+            else:
+                self._saturated_groups.remove(group)
 
     def _saturated(self, moment: Moment, host: QueueHost) -> FlowEvent:
         queue = host.queue

@@ -80,7 +80,7 @@ class SampleTaker:
     def __init__(self, sources: Sources, rows_max: int) -> None:
         self._sources = sources  # what is looked at
         self._rows_max = rows_max  # most rows of a look
-        self._recent = sources.recent()
+        self._recent = sources.recent.reader()
         self._counts: dict[int, Moves] = {}  # of queues in which something has moved
         self._moved: frozenset[int] = frozenset()
         self._traffic = self._traffic_now()
@@ -159,7 +159,9 @@ class SampleTaker:
         found: list[tuple[QueueHost, Moves]] = []
         hosts = self._sources.hosts
         moved: set[int] = set()
-        for group in {*self._moved, *self._recent()}:
+        before = self._moved
+        self._moved = before.union(self._recent())  # should this sample fail, the next has them
+        for group in self._moved:
             host = hosts.get(group)
             if host is None:
                 continue
@@ -173,7 +175,7 @@ class SampleTaker:
             machine = host.machine
             if any(change) or machine.ready_count or machine.unsettled_count or machine.saturated:
                 moved.add(group)
-            elif group not in self._moved:
+            elif group not in before:
                 continue
             found.append((host, change))
         for gone in self._counts.keys() - hosts.keys():

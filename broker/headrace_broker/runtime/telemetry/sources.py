@@ -14,6 +14,7 @@ from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow_status import GateFlow
 from headrace_broker.runtime.alarm.alarms import AlarmStatus
 from headrace_broker.runtime.contract.connection_info import ConnectionInfo
+from headrace_broker.runtime.contract.recently_applied import RecentlyApplied
 from headrace_broker.runtime.contract.traffic import Traffic
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.rpc.correlator import Rpc
@@ -27,8 +28,7 @@ class Sources(NamedTuple):
     ledger: Ledger  # accounts of what enters through this node
     limits: FlowLimits  # of flow control
     hosts: Mapping[int, QueueHost]  # replicas on this node by group
-    # returns a function that returns the groups to which something was applied since it did last
-    recent: Callable[[], Callable[[], Iterable[int]]]
+    recent: RecentlyApplied  # in what order something was applied to these
     traffic: Traffic  # messages through this node's clients
     connections: Callable[[], Mapping[str, ConnectionInfo]]  # of clients, by id
     gate: Callable[[int], GateFlow | None]  # of what is under way to a queue, None for nothing

@@ -154,7 +154,9 @@ def test_leaders_spread_once_the_nodes_are_steady(caplog: pytest.LogCaptureFixtu
     assert world.poll(50) == 0
 
 
-def test_round_that_takes_long_ends_so_that_the_nodes_are_looked_at_again() -> None:
+def test_round_that_takes_long_ends_so_that_the_nodes_are_looked_at_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     world = World(30)
 
     def take_long() -> None:
@@ -162,7 +164,9 @@ def test_round_that_takes_long_ends_so_that_the_nodes_are_looked_at_again() -> N
 
     world.on_move = take_long
     world.steady()
-    assert world.poll() == 3
+    with caplog.at_level(logging.INFO):
+        assert world.poll() == 3
+    assert "round ended after 3 of 8 transfers" in caplog.text
     world.poll(10)
     assert world.counts == [10, 10, 10]
 

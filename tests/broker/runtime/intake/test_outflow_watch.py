@@ -63,7 +63,7 @@ class Node:
         self.claimed: list[tuple[int, list[int]]] = []
         hosts = cast(Any, self.hosts)
         self.watch = OutflowWatch(
-            *(hosts, recent.reader(), self.gates, [2, 3], self._send, lambda: self.cpu_us)
+            *(hosts, recent, self.gates, [2, 3], self._send, lambda: self.cpu_us)
         )
 
     def _send(self, peer: int, data: bytes) -> bool:

@@ -70,7 +70,7 @@ class World:
             ledger=self.ledger,
             limits=self.limits,
             hosts=self.hosts,
-            recent=lambda: self.hosts.keys,
+            recent=SimpleNamespace(reader=lambda: self.hosts.keys),  # type: ignore[arg-type]
             traffic=self.traffic,
             connections=lambda: self.infos,
             gate=lambda group: None,
@@ -401,7 +401,7 @@ class Untouchable:
 def test_queue_in_which_nothing_changed_is_not_looked_at() -> None:
     world = World()
     recent = RecentlyApplied(world.hosts)
-    world.sources = world.sources._replace(recent=recent.reader)
+    world.sources = world.sources._replace(recent=recent)
     samples, episodes = SampleTaker(world.sources, 100), Episodes(world.sources, lambda: 4)
 
     def names(moment: Moment) -> list[str]:
@@ -425,3 +425,26 @@ def test_queue_in_which_nothing_changed_is_not_looked_at() -> None:
     episodes.take(moment)
     assert not episodes._open
     assert names(world.second()) == []
+
+
+def test_queue_that_changed_before_a_sample_that_failed_is_in_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    recent = RecentlyApplied(world.hosts)
+    world.sources = world.sources._replace(recent=recent)
+    samples, episodes = SampleTaker(world.sources, 100), Episodes(world.sources, lambda: 4)
+    world.hosts[1].machine.saturated = True
+    recent.note(1)
+    moment = world.second()
+    with monkeypatch.context() as patch:
+        patch.setattr(world.hosts[1], "moves", None)
+        patch.setattr(world.hosts[1], "queue", None)
+        with pytest.raises(AttributeError):
+            list(samples.take(moment, {}, 0, 0))
+        with pytest.raises(AttributeError):
+            episodes.take(moment)
+    found = [part for parts in samples.take(world.second(), {}, 0, 0) for part in parts]
+    assert [row[1] for part in found if part.kind == "queue" for row in part.rows] == ["q1"]
+    episodes.take(moment)
+    assert len(episodes._open) == 1
