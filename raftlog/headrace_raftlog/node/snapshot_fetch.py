@@ -6,7 +6,8 @@ place of the log's beginning, in one step. A fetch that is cut short, by a crash
 leader, is begun anew with the leader's next offer, and what was kept is not fetched again. If the
 leader drops an entry meanwhile it has a newer snapshot: the fetch goes on with that one. A group
 whose fetch fails, or brings nothing that was missing, rests before the next, longer each time, so
-that it holds no slot that others could use.
+that it holds no slot that others could use. Small snapshots, which most groups have, are fetched
+together and need no slot.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.snapshot import Snapshot, SnapshotOffer
 from headrace_raftlog.node.host import Host
 from headrace_raftlog.node.hosted_group import HostedGroup
+from headrace_raftlog.node.small_fetch import SmallSnapshotFetcher
 from headrace_raftlog.transport.bulk_client import (
     BulkClient,
     FetchFailedError,
@@ -35,12 +37,13 @@ from headrace_raftlog.transport.bulk_client import (
     ranges_of,
 )
 from headrace_raftlog.transport.codec import FrameError
+from headrace_raftlog.transport.small_snapshot import SmallSnapshot
 
 LOG: Final = logging.getLogger("headrace.raft")
 
 
 class SnapshotFetcher:
-    """Runs one fetch per group at most, and a bounded number at a time."""
+    """Runs one fetch per group at most, and a bounded number of large ones at a time."""
 
     def __init__(self, host: Host, bulk: BulkClient, tick_s: float) -> None:
         self.installed = 0  # snapshots installed since the start
@@ -48,6 +51,7 @@ class SnapshotFetcher:
         self._host = host
         self._bulk = bulk
         self._tick_s = tick_s
+        self._small = SmallSnapshotFetcher(host, bulk, tick_s)
         self._slots = asyncio.Semaphore(FETCHES_MAX)
         self._running: dict[int, tuple[int, asyncio.Task[None]]] = {}
         self._rests: dict[int, tuple[float, int]] = {}  # until when, and for how many ticks
@@ -85,6 +89,7 @@ class SnapshotFetcher:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        await self._small.stop()
 
     def _ended(self, group: int, task: asyncio.Task[None]) -> None:
         running = self._running.get(group)
@@ -97,9 +102,15 @@ class SnapshotFetcher:
 
     async def _run(self, hosted: HostedGroup, offer: SnapshotOffer) -> None:
         node = member_node(offer.leader)
+        began_s = asyncio.get_running_loop().time()
+        if hosted.group != CATALOG_GROUP:  # which waits for no other
+            small = await self._small.fetch(hosted, node, offer.index)
+            if small is not None and self._take(hosted, node, small, began_s):
+                self._rests.pop(hosted.group, None)
+                return
         async with self._slots:
             try:
-                await self._fetch(hosted, node, offer.index)
+                await self._fetch(hosted, node, offer.index, began_s)
             except (FetchFailedError, FrameError) as error:
                 ticks = self._rest(hosted.group)
                 LOG.warning(
@@ -121,10 +132,8 @@ class SnapshotFetcher:
         self._rests[group] = (until, ticks)
         return ticks
 
-    async def _fetch(self, hosted: HostedGroup, node: int, index: int) -> None:
+    async def _fetch(self, hosted: HostedGroup, node: int, index: int, began_s: float) -> None:
         group, member = hosted.group, hosted.core.member
-        loop = asyncio.get_running_loop()
-        began_s = loop.time()
         for _ in range(FETCH_ATTEMPTS_MAX):
             if self._is_over(hosted) or hosted.core.commit_index >= index:
                 return  # the entries came another way
@@ -134,14 +143,36 @@ class SnapshotFetcher:
             except GoneError:
                 await asyncio.sleep(self._tick_s)  # the leader's newer snapshot is on its way
                 continue
-            if not self._is_over(hosted) and self._host.install(hosted, snapshot):
-                self.installed += 1
-                level = INFO if group == CATALOG_GROUP else DEBUG
-                passed_s = loop.time() - began_s
-                more = {"group": group, "index": snapshot.index, "source": node}
-                log_event(RAFT, SNAPSHOT_INSTALLED, level, seconds=passed_s, **more)
+            self._install(hosted, node, snapshot, began_s)
             return
         raise FetchFailedError(f"{FETCH_ATTEMPTS_MAX} snapshots were gone before they were here")
+
+    def _take(self, hosted: HostedGroup, node: int, small: SmallSnapshot, began_s: float) -> bool:
+        """Install a snapshot that came with others; False where entries of it are missing."""
+        if self._is_over(hosted):
+            return True
+        snapshot = hosted.needed(small.snapshot)
+        missing = self._host.missing(hosted, snapshot)
+        if missing:
+            lacking = frozenset(missing)
+            came = [entry for entry in small.entries if entry.index in lacking]
+            if len(came) < len(missing):
+                return False
+            self._host.add_incoming(hosted, came)
+            self.entries_fetched += len(came)
+        self._install(hosted, node, snapshot, began_s)
+        return True
+
+    def _install(self, hosted: HostedGroup, node: int, snapshot: Snapshot, began_s: float) -> None:
+        """Put a snapshot in the place of the log's beginning, unless there is as much already."""
+        if self._is_over(hosted) or not self._host.install(hosted, snapshot):
+            return
+        self.installed += 1
+        group = hosted.group
+        level = INFO if group == CATALOG_GROUP else DEBUG
+        passed_s = asyncio.get_running_loop().time() - began_s
+        more = {"group": group, "index": snapshot.index, "source": node}
+        log_event(RAFT, SNAPSHOT_INSTALLED, level, seconds=passed_s, **more)
 
     async def _fetch_missing(self, hosted: HostedGroup, node: int, snapshot: Snapshot) -> Snapshot:
         """Fetch until nothing is missing; there is no turn of the loop between that and return.

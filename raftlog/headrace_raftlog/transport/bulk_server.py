@@ -22,6 +22,10 @@ from headrace_protos.raftlog.v1.transport_pb2 import (
     LiveSteps,
     RebuildAnswer,
     RebuildRequest,
+    SmallSnapshot,
+    SmallSnapshotRequest,
+    SmallSnapshotsPart,
+    SmallSnapshotsRequest,
     SnapshotHeader,
     SnapshotPart,
     SnapshotRequest,
@@ -35,6 +39,8 @@ from headrace_raftlog.model.limits import (
     BULK_RANGES_MAX,
     BULK_STREAMS_MAX,
     DIGEST_GROUPS_MAX,
+    SMALL_SNAPSHOT_BYTES_MAX,
+    SMALL_SNAPSHOTS_MAX,
 )
 from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.snapshot import Snapshot
@@ -42,6 +48,7 @@ from headrace_raftlog.model.state_digest import StateDigest
 from headrace_raftlog.transport.identity import StreamIdentity, StreamRefusedError
 from headrace_raftlog.transport.refusals import Refusals
 from headrace_raftlog.transport.security import NoSecurity, Security
+from headrace_raftlog.transport.small_snapshot import is_small
 
 LOG: Final = logging.getLogger("headrace.cluster")
 
@@ -142,7 +149,7 @@ class BulkServicer(RaftBulkServicer):
         self, request: SnapshotRequest, context: Context
     ) -> AsyncIterator[SnapshotPart]:
         """Send the newest snapshot of a group in pieces."""
-        await self._admit(request.member, context)
+        await self._admit({request.member}, context)
         self.active += 1
         try:
             snapshot = await self.source.snapshot(request.group)
@@ -152,12 +159,38 @@ class BulkServicer(RaftBulkServicer):
             yield SnapshotPart(header=_header(snapshot))
             for at in range(0, len(snapshot.state), BULK_CHUNK_BYTES):
                 yield SnapshotPart(state=snapshot.state[at : at + BULK_CHUNK_BYTES])
-            before = 0
-            live = iter(snapshot.live)
-            while chunk := list(islice(live, BULK_LIVE_STEPS)):
-                steps = [now - was for was, now in zip([before, *chunk], chunk, strict=False)]
-                before = chunk[-1]
-                yield SnapshotPart(live=LiveSteps(steps=steps))
+            for steps in _live_steps(snapshot):
+                yield SnapshotPart(live=steps)
+        finally:
+            self.active -= 1
+
+    async def FetchSmallSnapshots(  # noqa: N802  (the generated base names it)
+        self, request: SmallSnapshotsRequest, context: Context
+    ) -> AsyncIterator[SmallSnapshotsPart]:
+        """Send those of the snapshots that are small, with small entries, several in a piece."""
+        members = {each.snapshot.member for each in request.snapshots}
+        if not 1 <= len(request.snapshots) <= SMALL_SNAPSHOTS_MAX:
+            text = f"{len(request.snapshots)} snapshots, 1 to {SMALL_SNAPSHOTS_MAX} are possible"
+            await _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, text)
+        await self._admit(members, context)
+        self.active += 1
+        try:
+            part = SmallSnapshotsPart()
+            size = 0
+            for wanted in request.snapshots:
+                snapshot = await self.source.snapshot(wanted.snapshot.group)
+                if snapshot is None or snapshot.index < wanted.snapshot.index_min:
+                    continue
+                if not is_small(snapshot):
+                    continue
+                small = await self._small(wanted, snapshot)
+                part.snapshots.append(small)
+                size += small.ByteSize()
+                if size >= BULK_CHUNK_BYTES:
+                    yield part
+                    part = SmallSnapshotsPart()
+                    size = 0
+            yield part
         finally:
             self.active -= 1
 
@@ -168,7 +201,7 @@ class BulkServicer(RaftBulkServicer):
 
         On a slow link the caller hears of each piece, however long an entry takes.
         """
-        await self._admit(request.member, context)
+        await self._admit({request.member}, context)
         if len(request.ranges) > BULK_RANGES_MAX:
             text = f"{len(request.ranges)} ranges, the maximum is {BULK_RANGES_MAX}"
             await _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, text)
@@ -199,7 +232,7 @@ class BulkServicer(RaftBulkServicer):
         self, request: DigestsRequest, context: Context
     ) -> AsyncIterator[DigestsPart]:
         """Send the digests that members here have."""
-        await self._admit(request.member, context)
+        await self._admit({request.member}, context)
         if len(request.checkpoints) > DIGEST_GROUPS_MAX:
             text = f"{len(request.checkpoints)} checkpoints, the maximum is {DIGEST_GROUPS_MAX}"
             await _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, text)
@@ -220,9 +253,32 @@ class BulkServicer(RaftBulkServicer):
         self, request: RebuildRequest, context: Context
     ) -> AsyncIterator[RebuildAnswer]:
         """Rebuild a member here that differs from the others."""
-        await self._admit(request.member, context)
+        await self._admit({request.member}, context)
         wrong = StateDigest(request.of_member, request.index, "", request.digest)
         yield RebuildAnswer(accepted=self.source.rebuild(request.group, request.member, wrong))
+
+    async def _small(self, wanted: SmallSnapshotRequest, snapshot: Snapshot) -> SmallSnapshot:
+        """Return a snapshot and the entries that the caller lacks, none where these are not small.
+
+        An entry that has gone meanwhile leaves all out: the caller hears of it when it asks.
+        """
+        group = wanted.snapshot.group
+        live = next(_live_steps(snapshot), LiveSteps())
+        small = SmallSnapshot(
+            group=group, header=_header(snapshot), state=snapshot.state, live=live
+        )
+        size = 0
+        for index in snapshot.live:
+            if index <= wanted.known:
+                continue
+            await self._prepare(group, index)
+            entry = self.source.entry(group, index)
+            size += 0 if entry is None else len(entry.data)
+            if entry is None or size > SMALL_SNAPSHOT_BYTES_MAX:
+                del small.entries[:]
+                break
+            small.entries.add(index=index, term=entry.term, kind=entry.kind, data=entry.data)
+        return small
 
     async def _entry(
         self, request: EntriesRequest, index: int, term: int | None, context: Context
@@ -254,7 +310,7 @@ class BulkServicer(RaftBulkServicer):
             await read.wait()
             read.clear()
 
-    async def _admit(self, member: int, context: Context) -> None:
+    async def _admit(self, members: Collection[int], context: Context) -> None:
         """Refuse callers outside our cluster, and one call too many."""
         metadata = tuple(context.invocation_metadata() or ())
         try:
@@ -265,8 +321,9 @@ class BulkServicer(RaftBulkServicer):
                 raise StreamRefusedError("one of the nodes does not belong to the cluster yet")
             if (peer.node, peer.disk) in self.barred:
                 raise StreamRefusedError(f"node {peer.node} was removed from the cluster")
-            if member_node(member) != peer.node:
-                raise StreamRefusedError(f"node {peer.node} fetches for member {member}")
+            for member in members:
+                if member_node(member) != peer.node:
+                    raise StreamRefusedError(f"node {peer.node} fetches for member {member}")
         except StreamRefusedError as refusal:
             if self._told.is_new(str(refusal)):
                 text = "refused a fetch from %s: %s"
@@ -299,6 +356,16 @@ def _header(snapshot: Snapshot) -> SnapshotHeader:
         state_bytes=len(snapshot.state),
         live_count=len(snapshot.live),
     )
+
+
+def _live_steps(snapshot: Snapshot) -> Iterator[LiveSteps]:
+    """Yield the live indexes of a snapshot in pieces."""
+    before = 0
+    live = iter(snapshot.live)
+    while chunk := list(islice(live, BULK_LIVE_STEPS)):
+        steps = [now - was for was, now in zip([before, *chunk], chunk, strict=False)]
+        before = chunk[-1]
+        yield LiveSteps(steps=steps)
 
 
 async def _refuse(context: Context, code: grpc.StatusCode, text: str) -> NoReturn:

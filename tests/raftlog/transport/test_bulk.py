@@ -30,11 +30,10 @@ from headrace_raftlog.transport.bulk_client import (
     BulkClient,
     FetchFailedError,
     GoneError,
-    _EntryReader,
-    _SnapshotReader,
     _stub,
     ranges_of,
 )
+from headrace_raftlog.transport.bulk_readers import EntryReader, SnapshotReader
 from headrace_raftlog.transport.bulk_server import _header
 from headrace_raftlog.transport.codec import FrameError
 from headrace_raftlog.transport.identity import StreamIdentity, StreamRefusedError
@@ -194,7 +193,7 @@ def test_long_entry_comes_in_pieces_that_each_show_progress(
 )
 def test_pieces_that_do_not_fit_are_refused(raws: list[StoredEntry], text: str) -> None:
     def read() -> None:
-        reader = _EntryReader([(1, 2)], 1)
+        reader = EntryReader([(1, 2)], 1)
         reader.receive(raws)
         reader.finish()
 
@@ -334,17 +333,17 @@ STATE = SnapshotPart(state=b"abc")
     ],
 )
 def test_parts_that_make_no_snapshot_are_refused(parts: list[SnapshotPart]) -> None:
-    reader = _SnapshotReader(5)
+    reader = SnapshotReader(5)
     with pytest.raises(FrameError):
         take(reader, parts)
 
 
-def take(reader: _SnapshotReader, parts: list[SnapshotPart]) -> Snapshot:
+def take(reader: SnapshotReader, parts: list[SnapshotPart]) -> Snapshot:
     for part in parts:
         reader.receive(part)
     return reader.finish()
 
 
 def test_parts_in_order_make_a_snapshot() -> None:
-    got = take(_SnapshotReader(5), [head(), STATE, live(4), live(5)])
+    got = take(SnapshotReader(5), [head(), STATE, live(4), live(5)])
     assert (got.index, got.state, list(got.live)) == (9, b"abc", [4, 9])
