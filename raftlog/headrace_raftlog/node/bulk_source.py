@@ -47,6 +47,18 @@ class HostedSource:
                 return False
         return True
 
+    def snapshot_bytes(self, group: int) -> int:
+        """Return about how many bytes the newest snapshot of a group has, without reading it."""
+        stored = self._log.group(group).snapshot if self._log.known(group) else None
+        return 0 if stored is None else int(stored.size)
+
+    def length(self, group: int, index: int) -> int | None:
+        """Return the length of a committed entry, None where it is not there or no longer."""
+        hosted = self._host.find(group)
+        if self._host.stopped or hosted is None or index > hosted.core.commit_index:
+            return None
+        return int(hosted.view.length_of(index)) if hosted.view.has(index) else None
+
     def prepare(self, group: int, index: int, done: Callable[[], None]) -> bool:
         """Read an entry ahead for `entry`; see `StoredGroup.prepare`."""
         hosted = self._host.find(group)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import aclosing
+from itertools import islice
 from typing import Final, NamedTuple
 
 from headrace_raftlog.model.limits import SMALL_SNAPSHOTS_MAX
@@ -25,6 +26,22 @@ class _Asked(NamedTuple):
     hosted: HostedGroup
     index_min: int
     answer: asyncio.Future[SmallSnapshot | None]
+
+    def is_of_use(self) -> bool:
+        """Return whether somebody waits for the snapshot, and lacks what it has."""
+        hosted = self.hosted
+        is_late = hosted.removed or hosted.core.commit_index >= self.index_min
+        return not is_late and not self.answer.done()
+
+    def wanted(self) -> Wanted:
+        """Return what to ask for now."""
+        hosted = self.hosted
+        return Wanted(self.index_min, min(hosted.view.last, hosted.core.commit_index))
+
+    def tell(self, small: SmallSnapshot | None) -> None:
+        """Answer, unless whoever asked was cancelled."""
+        if not self.answer.done():
+            self.answer.set_result(small)
 
 
 class SmallSnapshotFetcher:
@@ -46,8 +63,9 @@ class SmallSnapshotFetcher:
             index_min: least index of use.
 
         Returns:
-            None where the snapshot is not small, is gone, or the call failed: then it is to be
-            fetched by itself, which tells why it cannot be.
+            None where the snapshot or what is lacking of its entries is not small, it is gone or of
+            no use any more, or the call failed: then it is to be fetched by itself, which tells why
+            it cannot be.
         """
         asked = _Asked(hosted, index_min, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(node, {})[hosted.group] = asked
@@ -57,8 +75,14 @@ class SmallSnapshotFetcher:
             task.add_done_callback(self._ended)
         return await asked.answer
 
+    def peer_down(self, node: int) -> None:
+        """End the call to a node that is down."""
+        task = self._calling.pop(node, None)
+        if task is not None:
+            task.cancel()
+
     async def stop(self) -> None:
-        """End all calls; those who wait are not answered."""
+        """End all calls."""
         tasks = list(self._calling.values())
         for task in tasks:
             task.cancel()
@@ -72,38 +96,40 @@ class SmallSnapshotFetcher:
                 self._host.fail(error)
 
     async def _serve(self, node: int) -> None:
+        """Make calls to a node until no group waits; whoever still does is told."""
         waiting = self._waiting[node]
-        while waiting:
-            while self._host.is_backlogged:  # noqa: ASYNC110  (no event tells of its end)
-                await asyncio.sleep(self._tick_s)
-            batch: dict[int, _Asked] = {}
-            while waiting and len(batch) < SMALL_SNAPSHOTS_MAX:
-                group = next(iter(waiting))
-                asked = waiting.pop(group)
-                if not asked.answer.done():  # it was not cancelled
-                    batch[group] = asked
-            if batch:
-                await self._call(node, batch)
-        del self._calling[node]  # in the turn in which none was waiting
+        try:
+            while waiting:
+                while self._host.is_backlogged:  # noqa: ASYNC110  (no event tells of its end)
+                    await asyncio.sleep(self._tick_s)
+                batch: dict[int, _Asked] = {}
+                for group in list(islice(waiting, SMALL_SNAPSHOTS_MAX)):
+                    asked = waiting.pop(group)
+                    if asked.is_of_use():
+                        batch[group] = asked
+                    else:
+                        asked.tell(None)
+                if batch:
+                    await self._call(node, batch)
+        finally:
+            if self._calling.get(node) is asyncio.current_task():
+                del self._calling[node]  # in the turn in which none was waiting
+            if node not in self._calling:
+                for asked in waiting.values():
+                    asked.tell(None)
+                waiting.clear()
 
     async def _call(self, node: int, batch: dict[int, _Asked]) -> None:
         """Make one call; whoever gets nothing by it is told so."""
-        wanted = {group: _wanted(asked) for group, asked in batch.items()}
+        wanted = {group: asked.wanted() for group, asked in batch.items()}
+        member = next(iter(batch.values())).hosted.core.member
         try:
-            async with aclosing(self._bulk.small_snapshots(node, wanted)) as snapshots:
+            async with aclosing(self._bulk.small_snapshots(node, member, wanted)) as snapshots:
                 async for small in snapshots:
-                    answer = batch.pop(small.group).answer
-                    if not answer.done():
-                        answer.set_result(small)
+                    batch.pop(small.group).tell(small)
+                    await asyncio.sleep(0)  # it is installed, before the next comes
         except (FetchFailedError, FrameError) as error:
             LOG.debug("%d small snapshots of node %d were not fetched: %s", len(batch), node, error)
         finally:
             for asked in batch.values():
-                if not asked.answer.done():
-                    asked.answer.set_result(None)
-
-
-def _wanted(asked: _Asked) -> Wanted:
-    hosted = asked.hosted
-    known = min(hosted.view.last, hosted.core.commit_index)
-    return Wanted(hosted.core.member, asked.index_min, known)
+                asked.tell(None)

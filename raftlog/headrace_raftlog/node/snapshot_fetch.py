@@ -78,6 +78,7 @@ class SnapshotFetcher:
 
     def peer_down(self, peer: int) -> None:
         """End the fetches from a node that is down."""
+        self._small.peer_down(peer)
         for leader, task in list(self._running.values()):
             if member_node(leader) == peer:
                 task.cancel()

@@ -15,9 +15,9 @@ from headrace_protos.raftlog.v1.transport_pb2 import (
     EntriesRequest,
     IndexRange,
     RebuildRequest,
-    SmallSnapshotRequest,
     SmallSnapshotsRequest,
     SnapshotRequest,
+    WantedSnapshot,
 )
 from headrace_protos.raftlog.v1.transport_pb2_grpc import RaftBulkStub
 from headrace_raftlog.model.entry import Entry
@@ -130,12 +130,13 @@ class BulkClient:
         return reader.finish()
 
     async def small_snapshots(
-        self, peer: int, wanted: Mapping[int, Wanted]
+        self, peer: int, member: int, wanted: Mapping[int, Wanted]
     ) -> AsyncGenerator[SmallSnapshot, None]:
         """Fetch a peer's newest snapshots of many groups, those that are small.
 
         Args:
             peer: node id.
+            member: a member id of this node.
             wanted: by group, at most SMALL_SNAPSHOTS_MAX.
 
         Raises:
@@ -144,15 +145,11 @@ class BulkClient:
             FrameError: it sent what no correct peer sends.
         """
         request = SmallSnapshotsRequest(
-            snapshots=[
-                SmallSnapshotRequest(
-                    snapshot=SnapshotRequest(
-                        group=group, member=each.member, index_min=each.index_min
-                    ),
-                    known=each.known,
-                )
+            member=member,
+            wanted=[
+                WantedSnapshot(group=group, index_min=each.index_min, known=each.known)
                 for group, each in wanted.items()
-            ]
+            ],
         )
         left = dict(wanted)
         channel = self._channel(peer)
@@ -326,6 +323,11 @@ class BulkClient:
                     self.identity.check(heard, (peer,))
                     checked = True
                 yield part
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise FetchFailedError(f"the connection to node {peer} was closed") from None
         except TimeoutError as error:
             await self.close(peer)
             raise FetchFailedError(f"node {peer} fell silent") from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from itertools import islice
 from typing import Any, Final, NoReturn, Protocol
@@ -23,13 +24,13 @@ from headrace_protos.raftlog.v1.transport_pb2 import (
     RebuildAnswer,
     RebuildRequest,
     SmallSnapshot,
-    SmallSnapshotRequest,
     SmallSnapshotsPart,
     SmallSnapshotsRequest,
     SnapshotHeader,
     SnapshotPart,
     SnapshotRequest,
     StoredEntry,
+    WantedSnapshot,
 )
 from headrace_protos.raftlog.v1.transport_pb2_grpc import RaftBulkServicer
 from headrace_raftlog.model.entry import Entry
@@ -39,8 +40,10 @@ from headrace_raftlog.model.limits import (
     BULK_RANGES_MAX,
     BULK_STREAMS_MAX,
     DIGEST_GROUPS_MAX,
+    SMALL_PART_S_MAX,
     SMALL_SNAPSHOT_BYTES_MAX,
     SMALL_SNAPSHOTS_MAX,
+    SMALL_STREAMS_MAX,
 )
 from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.snapshot import Snapshot
@@ -48,7 +51,7 @@ from headrace_raftlog.model.state_digest import StateDigest
 from headrace_raftlog.transport.identity import StreamIdentity, StreamRefusedError
 from headrace_raftlog.transport.refusals import Refusals
 from headrace_raftlog.transport.security import NoSecurity, Security
-from headrace_raftlog.transport.small_snapshot import is_small
+from headrace_raftlog.transport.small_snapshot import are_small, is_small
 
 LOG: Final = logging.getLogger("headrace.cluster")
 
@@ -60,6 +63,12 @@ class BulkSource(Protocol):
 
     async def snapshot(self, group: int) -> Snapshot | None:
         """Return the newest snapshot of a group, None where there is none."""
+
+    def snapshot_bytes(self, group: int) -> int:
+        """Return about how many bytes the newest snapshot of a group has, without reading it."""
+
+    def length(self, group: int, index: int) -> int | None:
+        """Return the length of a committed entry, None where it is not there or no longer."""
 
     def prepare(self, group: int, index: int, done: Callable[[], None]) -> bool:
         """Read an entry ahead for `entry`; False, and `done` is called later, if it takes time."""
@@ -105,6 +114,16 @@ class NoSource:
         del group
         return None
 
+    def snapshot_bytes(self, group: int) -> int:
+        """See `BulkSource`."""
+        del group
+        return 0
+
+    def length(self, group: int, index: int) -> int | None:
+        """See `BulkSource`."""
+        del group, index
+        return None
+
     def prepare(self, group: int, index: int, done: Callable[[], None]) -> bool:
         """See `BulkSource`."""
         del group, index, done
@@ -139,7 +158,8 @@ class BulkServicer(RaftBulkServicer):
         self._security = security or NoSecurity()
         self.identity = identity  # who this node is, for calls from now on
         self.source: BulkSource = NoSource()  # what is served
-        self.active = 0  # calls under way
+        self.active = 0  # calls under way, but for those of small snapshots
+        self.active_small = 0  # these
         # nodes and disks that were removed from the cluster
         self.barred: Collection[tuple[int, int]] = ()
         self._peers = peers
@@ -149,7 +169,7 @@ class BulkServicer(RaftBulkServicer):
         self, request: SnapshotRequest, context: Context
     ) -> AsyncIterator[SnapshotPart]:
         """Send the newest snapshot of a group in pieces."""
-        await self._admit({request.member}, context)
+        await self._admit(request.member, context)
         self.active += 1
         try:
             snapshot = await self.source.snapshot(request.group)
@@ -167,32 +187,34 @@ class BulkServicer(RaftBulkServicer):
     async def FetchSmallSnapshots(  # noqa: N802  (the generated base names it)
         self, request: SmallSnapshotsRequest, context: Context
     ) -> AsyncIterator[SmallSnapshotsPart]:
-        """Send those of the snapshots that are small, with small entries, several in a piece."""
-        members = {each.snapshot.member for each in request.snapshots}
-        if not 1 <= len(request.snapshots) <= SMALL_SNAPSHOTS_MAX:
-            text = f"{len(request.snapshots)} snapshots, 1 to {SMALL_SNAPSHOTS_MAX} are possible"
+        """Send the snapshots that are small with the entries that the caller lacks.
+
+        Several go in a piece, and other work has its turn between two groups.
+        """
+        await self._admit(request.member, context, small=True)
+        if not 1 <= len(request.wanted) <= SMALL_SNAPSHOTS_MAX:
+            text = f"{len(request.wanted)} snapshots, 1 to {SMALL_SNAPSHOTS_MAX} are possible"
             await _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, text)
-        await self._admit(members, context)
-        self.active += 1
+        self.active_small += 1
         try:
+            loop = asyncio.get_running_loop()
             part = SmallSnapshotsPart()
             size = 0
-            for wanted in request.snapshots:
-                snapshot = await self.source.snapshot(wanted.snapshot.group)
-                if snapshot is None or snapshot.index < wanted.snapshot.index_min:
-                    continue
-                if not is_small(snapshot):
-                    continue
-                small = await self._small(wanted, snapshot)
-                part.snapshots.append(small)
-                size += small.ByteSize()
-                if size >= BULK_CHUNK_BYTES:
+            sent_s = loop.time()
+            for wanted in request.wanted:
+                await asyncio.sleep(0)
+                small = await self._small(wanted)
+                if small is not None:
+                    part.snapshots.append(small)
+                    size += small.ByteSize()
+                if size >= BULK_CHUNK_BYTES or loop.time() - sent_s >= SMALL_PART_S_MAX:
                     yield part
                     part = SmallSnapshotsPart()
                     size = 0
+                    sent_s = loop.time()
             yield part
         finally:
-            self.active -= 1
+            self.active_small -= 1
 
     async def FetchEntries(  # noqa: N802  (the generated base names it)
         self, request: EntriesRequest, context: Context
@@ -201,7 +223,7 @@ class BulkServicer(RaftBulkServicer):
 
         On a slow link the caller hears of each piece, however long an entry takes.
         """
-        await self._admit({request.member}, context)
+        await self._admit(request.member, context)
         if len(request.ranges) > BULK_RANGES_MAX:
             text = f"{len(request.ranges)} ranges, the maximum is {BULK_RANGES_MAX}"
             await _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, text)
@@ -232,7 +254,7 @@ class BulkServicer(RaftBulkServicer):
         self, request: DigestsRequest, context: Context
     ) -> AsyncIterator[DigestsPart]:
         """Send the digests that members here have."""
-        await self._admit({request.member}, context)
+        await self._admit(request.member, context)
         if len(request.checkpoints) > DIGEST_GROUPS_MAX:
             text = f"{len(request.checkpoints)} checkpoints, the maximum is {DIGEST_GROUPS_MAX}"
             await _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, text)
@@ -253,30 +275,37 @@ class BulkServicer(RaftBulkServicer):
         self, request: RebuildRequest, context: Context
     ) -> AsyncIterator[RebuildAnswer]:
         """Rebuild a member here that differs from the others."""
-        await self._admit({request.member}, context)
+        await self._admit(request.member, context)
         wrong = StateDigest(request.of_member, request.index, "", request.digest)
         yield RebuildAnswer(accepted=self.source.rebuild(request.group, request.member, wrong))
 
-    async def _small(self, wanted: SmallSnapshotRequest, snapshot: Snapshot) -> SmallSnapshot:
-        """Return a snapshot and the entries that the caller lacks, none where these are not small.
+    async def _small(self, wanted: WantedSnapshot) -> SmallSnapshot | None:
+        """Return a snapshot and the entries that the caller lacks.
 
-        An entry that has gone meanwhile leaves all out: the caller hears of it when it asks.
+        Returns:
+            None where one of them is not small or not there; little is read then.
         """
-        group = wanted.snapshot.group
+        group = wanted.group
+        if self.source.snapshot_bytes(group) > SMALL_SNAPSHOT_BYTES_MAX:
+            return None
+        snapshot = await self.source.snapshot(group)
+        if snapshot is None or snapshot.index < wanted.index_min or not is_small(snapshot):
+            return None
+        lacking = snapshot.live[bisect_right(snapshot.live, wanted.known) :]
+        size = 0
+        for count, index in enumerate(lacking, 1):
+            length = self.source.length(group, index)
+            if length is None or not are_small(count, size := size + length):
+                return None
         live = next(_live_steps(snapshot), LiveSteps())
         small = SmallSnapshot(
             group=group, header=_header(snapshot), state=snapshot.state, live=live
         )
-        size = 0
-        for index in snapshot.live:
-            if index <= wanted.known:
-                continue
+        for index in lacking:
             await self._prepare(group, index)
             entry = self.source.entry(group, index)
-            size += 0 if entry is None else len(entry.data)
-            if entry is None or size > SMALL_SNAPSHOT_BYTES_MAX:
-                del small.entries[:]
-                break
+            if entry is None:
+                return None
             small.entries.add(index=index, term=entry.term, kind=entry.kind, data=entry.data)
         return small
 
@@ -310,7 +339,7 @@ class BulkServicer(RaftBulkServicer):
             await read.wait()
             read.clear()
 
-    async def _admit(self, members: Collection[int], context: Context) -> None:
+    async def _admit(self, member: int, context: Context, small: bool = False) -> None:
         """Refuse callers outside our cluster, and one call too many."""
         metadata = tuple(context.invocation_metadata() or ())
         try:
@@ -321,16 +350,17 @@ class BulkServicer(RaftBulkServicer):
                 raise StreamRefusedError("one of the nodes does not belong to the cluster yet")
             if (peer.node, peer.disk) in self.barred:
                 raise StreamRefusedError(f"node {peer.node} was removed from the cluster")
-            for member in members:
-                if member_node(member) != peer.node:
-                    raise StreamRefusedError(f"node {peer.node} fetches for member {member}")
+            if member_node(member) != peer.node:
+                raise StreamRefusedError(f"node {peer.node} fetches for member {member}")
         except StreamRefusedError as refusal:
             if self._told.is_new(str(refusal)):
                 text = "refused a fetch from %s: %s"
                 LOG.warning(text, context.peer(), refusal, extra={"unproven": ""})
             await _refuse(context, grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
-        if self.active >= BULK_STREAMS_MAX:
-            text = f"{self.active} fetches are under way, the maximum is {BULK_STREAMS_MAX}"
+        most = SMALL_STREAMS_MAX if small else BULK_STREAMS_MAX
+        active = self.active_small if small else self.active
+        if active >= most:
+            text = f"{active} fetches are under way, the maximum is {most}"
             await _refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, text)
         await context.send_initial_metadata(proof.signed(self.identity.metadata(peer.node)))
 

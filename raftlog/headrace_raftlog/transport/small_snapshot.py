@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headrace_protos.raftlog.v1 import transport_pb2 as wire
 from headrace_raftlog.model.entry import Entry
-from headrace_raftlog.model.limits import SMALL_SNAPSHOT_BYTES_MAX
+from headrace_raftlog.model.limits import ENTRY_COST_BYTES, SMALL_SNAPSHOT_BYTES_MAX
 from headrace_raftlog.model.snapshot import Snapshot
 from headrace_raftlog.transport.bulk_readers import EntryReader, SnapshotReader
 from headrace_raftlog.transport.codec import FrameError
 
-_INDEX_BYTES = 8
+INDEX_BYTES: Final = 8  # of a live index in memory
 
 
 class Wanted(NamedTuple):
     """A snapshot that a member asks for."""
 
-    member: int  # its member id
     index_min: int  # least index of use
     known: int  # it has the entries up to here, as far as they are live
 
 
 class SmallSnapshot(NamedTuple):
-    """A snapshot, and the live entries that the member who asked for it lacks.
-
-    Attributes:
-        entries: none where they are not small, though some are lacking.
-    """
+    """A snapshot, and the live entries that the member who asked for it lacks."""
 
     group: int
     snapshot: Snapshot
@@ -35,9 +30,14 @@ class SmallSnapshot(NamedTuple):
 
 
 def is_small(snapshot: Snapshot) -> bool:
-    """Return whether a snapshot is sent together with others."""
-    size = len(snapshot.state) + _INDEX_BYTES * len(snapshot.live)
+    """Return whether a snapshot may be sent together with others."""
+    size = len(snapshot.state) + INDEX_BYTES * len(snapshot.live)
     return size <= SMALL_SNAPSHOT_BYTES_MAX
+
+
+def are_small(count: int, data_bytes: int) -> bool:
+    """Return whether so many entries may be sent with their snapshot."""
+    return data_bytes + ENTRY_COST_BYTES * count <= SMALL_SNAPSHOT_BYTES_MAX
 
 
 def read_small(raw: wire.SmallSnapshot, asked: Wanted) -> SmallSnapshot:
@@ -52,12 +52,10 @@ def read_small(raw: wire.SmallSnapshot, asked: Wanted) -> SmallSnapshot:
     reader.receive(wire.SnapshotPart(live=raw.live))
     snapshot = reader.finish()
     size = sum(len(entry.data) for entry in raw.entries)
-    if not is_small(snapshot) or size > SMALL_SNAPSHOT_BYTES_MAX:
+    if not is_small(snapshot) or not are_small(len(raw.entries), size):
         raise FrameError(f"the snapshot of group {raw.group} is not small")
-    entries: list[Entry] = []
-    if raw.entries:
-        lacking = [(index, index) for index in snapshot.live if index > asked.known]
-        entry_reader = EntryReader(lacking, snapshot.term)
-        entries = entry_reader.receive(raw.entries)
-        entry_reader.finish()
+    lacking = [(index, index) for index in snapshot.live if index > asked.known]
+    entry_reader = EntryReader(lacking, snapshot.term)
+    entries = entry_reader.receive(raw.entries)
+    entry_reader.finish()
     return SmallSnapshot(raw.group, snapshot, entries)

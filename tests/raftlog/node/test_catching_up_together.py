@@ -62,9 +62,9 @@ class Bulk:
         self._real = real
         self._instead = small or real.small_snapshots
 
-    def small_snapshots(self, node: int, wanted: Any) -> Any:
+    def small_snapshots(self, node: int, member: int, wanted: Any) -> Any:
         self.small.append(len(wanted))
-        return self._instead(node, wanted)
+        return self._instead(node, member, wanted)
 
     def snapshot(self, node: int, group: int, *more: Any) -> Any:
         self.large.append(group)
@@ -121,6 +121,33 @@ def test_a_leader_of_an_earlier_release_is_asked_group_by_group(cluster: MakeClu
             await equal(c, group)
         assert bulk.small
         assert sorted(bulk.large) == list(groups)
+        await c.stop()
+
+    asyncio.run(body())
+
+
+def test_a_connection_that_is_closed_meanwhile_leaves_no_group_behind(cluster: MakeCluster) -> None:
+    """As when a peer moves, when certificates are narrowed, or another call falls silent."""
+
+    async def body() -> None:
+        groups = range(5, 9)
+        c = await left_behind(cluster, groups)
+        real = c.nodes[AWAY]._fetcher._bulk
+        cut: list[int] = []
+
+        async def small(node: int, *more: Any) -> AsyncIterator[Any]:
+            if node not in cut:
+                cut.append(node)
+                asyncio.create_task(real.close(node))  # noqa: RUF006  (ends at once)
+            async for each in real.small_snapshots(node, *more):
+                yield each
+
+        interpose(c, small)
+        for group in groups:
+            c.create(group, AWAY)
+        for group in groups:
+            await equal(c, group)
+        assert cut
         await c.stop()
 
     asyncio.run(body())

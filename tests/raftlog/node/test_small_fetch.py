@@ -34,8 +34,9 @@ class Bulk:
         self.error: Exception | None = None
 
     async def small_snapshots(
-        self, peer: int, wanted: Mapping[int, Wanted]
+        self, peer: int, member: int, wanted: Mapping[int, Wanted]
     ) -> AsyncIterator[SmallSnapshot]:
+        assert member == 2
         self.calls.append((peer, dict(wanted)))
         gate = asyncio.Event()
         self.gates.append(gate)
@@ -51,6 +52,7 @@ class Bulk:
 def hosted(group: int) -> Any:
     return SimpleNamespace(
         group=group,
+        removed=False,
         view=SimpleNamespace(last=group + 10),
         core=SimpleNamespace(member=2, commit_index=20),
     )
@@ -68,7 +70,10 @@ class World:
         self.fetcher = SmallSnapshotFetcher(host, bulk, 0.001)
 
     def fetch(self, group: int, node: int = 1) -> asyncio.Task[SmallSnapshot | None]:
-        return asyncio.create_task(self.fetcher.fetch(hosted(group), node, group))
+        return self.ask(hosted(group), node)
+
+    def ask(self, of: Any, node: int = 1) -> asyncio.Task[SmallSnapshot | None]:
+        return asyncio.create_task(self.fetcher.fetch(of, node, 100 + of.group))
 
 
 def with_world(body: Callable[[World], Coroutine[Any, Any, None]]) -> None:
@@ -95,13 +100,13 @@ def test_groups_that_gather_during_a_call_share_the_next() -> None:
         assert [len(groups) for _, groups in w.bulk.calls] == [1]
         for call in range(3):
             w.bulk.gates[call].set()
-            await turns()
+            await turns(3 * SMALL_SNAPSHOTS_MAX)
         sizes = [len(groups) for _, groups in w.bulk.calls]
         assert sizes == [1, SMALL_SNAPSHOTS_MAX, 2]
         got = await asyncio.gather(first, *others)
         assert [each.group for each in got if each] == list(range(1, SMALL_SNAPSHOTS_MAX + 4))
-        assert w.bulk.calls[1][1][2] == Wanted(2, 2, 12)  # its log ends before the commit index
-        assert w.bulk.calls[1][1][30] == Wanted(2, 30, 20)
+        assert w.bulk.calls[1][1][2] == Wanted(102, 12)  # its log ends before the commit index
+        assert w.bulk.calls[1][1][30] == Wanted(130, 20)
 
     with_world(body)
 
@@ -154,7 +159,7 @@ def test_who_asks_in_the_turn_of_the_answer_is_answered_too() -> None:
     async def body(w: World) -> None:
         async def ask() -> None:
             for _ in range(3):
-                assert await w.fetcher.fetch(hosted(1), 1, 1) == small_like(1)
+                assert await w.fetcher.fetch(hosted(1), 1, 101) == small_like(1)
 
         asking = asyncio.create_task(ask())
         for call in range(3):
@@ -179,6 +184,59 @@ def test_who_was_cancelled_is_not_asked_for() -> None:
         w.bulk.gates[0].set()
         assert await third == small_like(3)
         assert len(w.bulk.calls) == 1
+
+    with_world(body)
+
+
+def test_who_needs_it_no_more_is_not_asked_for() -> None:
+    async def body(w: World) -> None:
+        removed, late = hosted(1), hosted(2)
+        w.host.is_backlogged = True
+        gone, came, wants = w.ask(removed), w.ask(late), w.fetch(3)
+        await turns()
+        removed.removed = True
+        late.core.commit_index = 102
+        w.host.is_backlogged = False
+        await w.bulk.asked.wait()
+        assert [list(groups) for _, groups in w.bulk.calls] == [[3]]
+        assert await gone is None
+        assert await came is None
+        w.bulk.gates[0].set()
+        assert await wants == small_like(3)
+
+    with_world(body)
+
+
+def test_a_call_to_a_node_that_is_down_ends_and_the_next_is_made() -> None:
+    async def body(w: World) -> None:
+        under_way, elsewhere = w.fetch(1), w.fetch(1, 3)
+        await turns()
+        waiting = w.fetch(2)
+        await turns()
+        for node in (1, 1, 7):
+            w.fetcher.peer_down(node)
+        again = w.fetch(3)
+        await turns()
+        assert await under_way is None
+        assert await waiting is None
+        w.bulk.gates[2].set()
+        assert await again == small_like(3)
+        assert not elsewhere.done()
+
+    with_world(body)
+
+
+def test_who_asks_a_node_that_was_just_down_is_answered() -> None:
+    async def body(w: World) -> None:
+        w.fetch(1)
+        await turns()
+        again = asyncio.create_task(w.fetcher.fetch(hosted(2), 1, 102))
+        w.fetcher.peer_down(1)  # whose call has not ended yet when the next begins
+        await turns()
+        for gate in w.bulk.gates:
+            gate.set()
+        assert await again in (None, small_like(2))
+        assert not w.fetcher._calling
 
     with_world(body)
 

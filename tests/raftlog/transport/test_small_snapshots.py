@@ -13,11 +13,14 @@ from headrace_protos.raftlog.v1 import transport_pb2 as wire
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.limits import (
     BULK_CHUNK_BYTES,
+    BULK_STREAMS_MAX,
     SMALL_SNAPSHOT_BYTES_MAX,
     SMALL_SNAPSHOTS_MAX,
+    SMALL_STREAMS_MAX,
 )
 from headrace_raftlog.model.membership import Membership
 from headrace_raftlog.model.snapshot import Snapshot
+from headrace_raftlog.transport import bulk_server
 from headrace_raftlog.transport.bulk_client import FetchFailedError, UnknownCallError
 from headrace_raftlog.transport.bulk_server import _header
 from headrace_raftlog.transport.codec import FrameError
@@ -37,14 +40,25 @@ class Source:
     def __init__(self, snapshots: dict[int, Snapshot], sizes: dict[int, int]) -> None:
         self.snapshots = snapshots
         self.sizes = sizes
+        self.read: list[int] = []
+        self.entries_read = 0
 
     async def snapshot(self, group: int) -> Snapshot | None:
+        self.read.append(group)
         return self.snapshots.get(group)
+
+    def snapshot_bytes(self, group: int) -> int:
+        return len(self.snapshots[group].state) if group in self.snapshots else 0
+
+    def length(self, group: int, index: int) -> int | None:
+        size = self.sizes.get(index, 3)
+        return None if size < 0 else size
 
     def prepare(self, group: int, index: int, done: Callable[[], None]) -> bool:
         return True
 
     def entry(self, group: int, index: int) -> Entry | None:
+        self.entries_read += 1
         size = self.sizes.get(index, 3)
         return None if size < 0 else Entry(index, 1, 0, bytes(size))
 
@@ -56,8 +70,8 @@ def run(body: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-async def fetch(bulk: Any, wanted: dict[int, Wanted]) -> dict[int, SmallSnapshot]:
-    return {small.group: small async for small in bulk.small_snapshots(1, wanted)}
+async def fetch(bulk: Any, wanted: dict[int, Wanted], member: int = 2) -> dict[int, SmallSnapshot]:
+    return {small.group: small async for small in bulk.small_snapshots(1, member, wanted)}
 
 
 async def pair(node_type: Any, addresses: Addresses, source: Source) -> tuple[Any, Any]:
@@ -79,23 +93,27 @@ def test_small_ones_come_with_the_entries_that_are_lacking(
             7: snapshot_of(9, (3,), bytes(SMALL_SNAPSHOT_BYTES_MAX - 7)),  # one byte too many
             8: snapshot_of(2),  # older than what is asked for
             9: snapshot_of(9, (3, 7)),  # of which one has gone
+            11: snapshot_of(9, state=bytes(SMALL_SNAPSHOT_BYTES_MAX + 1)),
+            12: snapshot_of(900, tuple(range(700, 900))),  # which are small, but many
         }
         source = Source(snapshots, {6: SMALL_SNAPSHOT_BYTES_MAX, 7: -1})
         one, two = await pair(node_type, addresses, source)
-        wanted = {group: Wanted(2, 5, 3 if group == 4 else 0) for group in (4, 5, 6, 7, 8, 9, 10)}
+        wanted = {group: Wanted(5, 3 if group == 4 else 0) for group in range(4, 13)}
         got = await fetch(two.transport.bulk, wanted)
-        assert sorted(got) == [4, 5, 6, 9]
+        assert sorted(got) == [4, 6]
         assert [(e.index, e.term, e.data) for e in got[4].entries] == [
             (5, 1, bytes(3)),
             (8, 1, bytes(3)),
         ]
-        assert got[5].entries == got[6].entries == got[9].entries == []
+        assert got[6].entries == []
+        assert 11 not in source.read  # what is not small is not read
+        assert source.entries_read == 2
         for group, small in got.items():
             sent = snapshots[group]
             assert (small.snapshot.index, small.snapshot.term) == (sent.index, sent.term)
             assert (small.snapshot.state, small.snapshot.live) == (sent.state, sent.live)
             assert small.snapshot.membership == MEMBERSHIP
-        assert one.transport.bulk_servicer.active == 0
+        assert one.transport.bulk_servicer.active_small == 0
         await one.stop()
         await two.stop()
 
@@ -119,7 +137,7 @@ def test_many_come_in_pieces_of_bounded_size(node_type: Any, addresses: Addresse
                 yield part
 
         bulk._parts = parts
-        got = await fetch(bulk, {group: Wanted(2, 1, 0) for group in groups})
+        got = await fetch(bulk, {group: Wanted(1, 0) for group in groups})
         assert sorted(got) == list(groups)
         assert len(sizes) >= 4
         assert max(sizes) <= BULK_CHUNK_BYTES + 2 * SMALL_SNAPSHOT_BYTES_MAX
@@ -135,13 +153,89 @@ def test_too_many_none_and_those_of_other_nodes_are_refused(
     async def body() -> None:
         one, two = await pair(node_type, addresses, Source({}, {}))
         bulk = two.transport.bulk
-        many = {group: Wanted(2, 1, 0) for group in range(1, SMALL_SNAPSHOTS_MAX + 2)}
+        many = {group: Wanted(1, 0) for group in range(1, SMALL_SNAPSHOTS_MAX + 2)}
         with pytest.raises(FetchFailedError, match="65 snapshots, 1 to 64 are possible"):
             await fetch(bulk, many)
         with pytest.raises(FetchFailedError, match="0 snapshots, 1 to 64 are possible"):
             await fetch(bulk, {})
         with pytest.raises(FetchFailedError, match="node 2 fetches for member 3"):
-            await fetch(bulk, {4: Wanted(2, 1, 0), 5: Wanted(3, 1, 0)})
+            await fetch(bulk, {4: Wanted(1, 0)}, 3)
+        await one.stop()
+        await two.stop()
+
+    run(body)
+
+
+def test_calls_are_bounded_and_do_not_take_the_room_of_others(
+    node_type: Any, addresses: Addresses
+) -> None:
+    async def body() -> None:
+        one, two = await pair(node_type, addresses, Source({5: snapshot_of(9)}, {}))
+        servicer = one.transport.bulk_servicer
+        servicer.active = BULK_STREAMS_MAX
+        assert sorted(await fetch(two.transport.bulk, {5: Wanted(1, 0)})) == [5]
+        servicer.active, servicer.active_small = 0, SMALL_STREAMS_MAX
+        with pytest.raises(FetchFailedError, match="16 fetches are under way"):
+            await fetch(two.transport.bulk, {5: Wanted(1, 0)})
+        await one.stop()
+        await two.stop()
+
+    run(body)
+
+
+def test_a_sender_that_is_slow_is_not_silent(
+    node_type: Any, addresses: Addresses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sends what it has, be it nothing, rather than to wait for a whole piece."""
+    monkeypatch.setattr(bulk_server, "SMALL_PART_S_MAX", 0.0)
+
+    async def body() -> None:
+        one, two = await pair(node_type, addresses, Source({7: snapshot_of(9)}, {}))
+        parts: list[int] = []
+        real = two.transport.bulk._parts
+
+        async def counted(*args: Any) -> Any:
+            async for part in real(*args):
+                parts.append(len(part.snapshots))
+                yield part
+
+        two.transport.bulk._parts = counted
+        wanted = {group: Wanted(1, 0) for group in (5, 6, 7)}
+        assert sorted(await fetch(two.transport.bulk, wanted)) == [7]
+        assert parts == [0, 0, 1, 0]
+        await one.stop()
+        await two.stop()
+
+    run(body)
+
+
+def test_a_connection_that_is_closed_fails_the_fetch_and_cancels_nobody(
+    node_type: Any, addresses: Addresses
+) -> None:
+    async def body() -> None:
+        source = Source({5: snapshot_of(9)}, {})
+        one, two = await pair(node_type, addresses, source)
+        hangs = asyncio.Event()
+
+        async def hang(group: int) -> None:
+            source.read.append(group)
+            await hangs.wait()
+
+        source.snapshot = hang  # type: ignore[method-assign]
+        bulk = two.transport.bulk
+        fetching = asyncio.create_task(fetch(bulk, {5: Wanted(1, 0)}))
+        while not source.read:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        await bulk.close(1)
+        with pytest.raises(FetchFailedError, match="connection to node 1 was closed"):
+            await fetching
+        fetching = asyncio.create_task(fetch(bulk, {5: Wanted(1, 0)}))
+        while len(source.read) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        fetching.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await fetching
+        hangs.set()
         await one.stop()
         await two.stop()
 
@@ -161,7 +255,7 @@ def test_a_snapshot_that_was_not_asked_for_ends_the_call(
 
         bulk._parts = parts
         with pytest.raises(FrameError, match=f"group {3 + times} was not asked for"):
-            await fetch(bulk, {5: Wanted(2, 1, 4)})
+            await fetch(bulk, {5: Wanted(1, 4)})
         await one.stop()
         await two.stop()
 
@@ -188,7 +282,7 @@ def test_an_earlier_release_does_not_know_the_call(node_type: Any, addresses: Ad
         opened = bulk._channel
         bulk._channel = lambda peer: OtherNames(opened(peer))
         with pytest.raises(UnknownCallError):
-            await fetch(bulk, {5: Wanted(2, 1, 0)})
+            await fetch(bulk, {5: Wanted(1, 0)})
         await one.stop()
         await two.stop()
 
@@ -215,10 +309,10 @@ def stored(index: int, term: int = 1, data: bytes = b"x", more: bool = False) ->
 
 
 def test_what_a_correct_peer_sends_is_read() -> None:
-    got = read_small(raw(), Wanted(2, 9, 4))
+    got = read_small(raw(), Wanted(9, 4))
     assert (got.group, got.snapshot.index, list(got.snapshot.live)) == (5, 9, [4, 8])
     assert [(e.index, e.data) for e in got.entries] == [(8, b"x")]
-    assert read_small(raw(entries=[]), Wanted(2, 9, 4)).entries == []
+    assert read_small(raw(entries=[]), Wanted(9, 8)).entries == []
 
 
 LONG = bytes(SMALL_SNAPSHOT_BYTES_MAX + 1)
@@ -234,6 +328,7 @@ LONG = bytes(SMALL_SNAPSHOT_BYTES_MAX + 1)
         (raw(live=wire.LiveSteps(steps=[4, 6])), 9),
         (raw(entries=[stored(4), stored(8)]), 9),
         (raw(entries=[stored(7)]), 9),
+        (raw(entries=[]), 9),
         (raw(entries=[stored(8), stored(9)]), 9),
         (raw(entries=[stored(8, term=3)]), 9),
         (raw(entries=[stored(8, more=True)]), 9),
@@ -242,4 +337,4 @@ LONG = bytes(SMALL_SNAPSHOT_BYTES_MAX + 1)
 )
 def test_what_no_correct_peer_sends_is_refused(small: wire.SmallSnapshot, index_min: int) -> None:
     with pytest.raises(FrameError):
-        read_small(small, Wanted(2, index_min, 4))
+        read_small(small, Wanted(index_min, 4))
