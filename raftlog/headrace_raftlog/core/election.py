@@ -15,7 +15,7 @@ from headrace_raftlog.core.roles import (
     become_pre_candidate,
 )
 from headrace_raftlog.core.state import RaftState
-from headrace_raftlog.model.group import CANDIDATE, LEADER, PRE_CANDIDATE
+from headrace_raftlog.model.group import CANDIDATE, FOLLOWER, LEADER, PRE_CANDIDATE
 from headrace_raftlog.model.message import (
     FORCED,
     PRE_VOTE,
@@ -91,8 +91,11 @@ def answer_request(state: RaftState, request: Message) -> None:
         or (state.vote == 0 and state.leader == 0)
         or (pre_vote and request.term > state.term)
     )
-    if not free or not _is_up_to_date(state, request.index, request.log_term):
+    is_up_to_date = _is_up_to_date(state, request.index, request.log_term)
+    if not free or not is_up_to_date:
         refuse(state, request)
+        if pre_vote and not is_up_to_date and state.role == FOLLOWER and state.leader == 0:
+            _ask_soon(state)
         return
     if not pre_vote:
         state.vote = request.source
@@ -106,6 +109,17 @@ def answer_request(state: RaftState, request: Message) -> None:
             request.term,
         )
     )
+
+
+def _ask_soon(state: RaftState) -> None:
+    """Begin an election within half of the shortest timeout if the refused one cannot be won."""
+    voters = state.electorate.voters
+    others = sum([voter != state.member and state.is_node_up(voter) for voter in voters])
+    if others > len(voters) // 2:
+        return  # they may elect whoever asked
+    half: i64 = max(state.options.election_ticks // 2, 1)
+    soon: i64 = state.election_elapsed + 1 + state.prng.below(half)
+    state.election_timeout = min(state.election_timeout, soon)
 
 
 def refuse(state: RaftState, request: Message) -> None:

@@ -7,9 +7,12 @@ of a node with a member changes. Losing any of these would leave a group without
 
 from __future__ import annotations
 
+from typing import Final
+
 from mypy_extensions import i64
 
 from headrace_raftlog.core import transfer
+from headrace_raftlog.core.prng import Prng
 from headrace_raftlog.core.proposals import release
 from headrace_raftlog.core.reads import are_waiting, lose_all
 from headrace_raftlog.core.reconfiguration import is_changing
@@ -17,7 +20,7 @@ from headrace_raftlog.core.replication import check_agrees, send_heartbeat
 from headrace_raftlog.core.roles import become_follower
 from headrace_raftlog.core.state import RaftState
 from headrace_raftlog.model.group import CANDIDATE, FOLLOWER, LEADER, PRE_CANDIDATE
-from headrace_raftlog.model.limits import DOUBTS_MAX, GREETINGS_MAX
+from headrace_raftlog.model.limits import DOUBTS_MAX, GREETINGS_MAX, SPREAD_TIMEOUTS
 from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.message import (
     APPEND,
@@ -32,6 +35,8 @@ from headrace_raftlog.model.message import (
     VOTE_REPLY,
     Message,
 )
+
+PARTS: Final = 1 << 16  # into which a time is divided to draw from
 
 
 def tick_leader(state: RaftState) -> None:
@@ -198,19 +203,49 @@ def peer_down(state: RaftState) -> None:
         wake(state)
 
 
-def lose_leader(state: RaftState) -> None:
-    """Stop following, and let the election timer run out within half of the shortest timeout.
+def lose_leader(state: RaftState, spread: i64) -> None:
+    """Stop following, and let the election timer run out soon.
 
-    The spread keeps the members of a group, and the groups of a lost node, from all asking at
-    once.
+    Members ask for votes in turn, so that they do not split them: the first within half of the
+    shortest timeout, or within `spread` ticks where the group was silent, and each next one about
+    an election timeout later. One that would be the last whose vote is needed, and refuses a
+    shorter log, does not wait for its turn (`election.answer_request`); nor does one that has
+    heard another ask, in vain, while it did not know of the loss.
     """
+    half: i64 = max(state.options.election_ticks // 2, 1)
+    most: i64 = min(spread, SPREAD_TIMEOUTS * state.options.election_ticks)
+    first: i64 = max(half, most) if state.quiesced else half
+    has_heard = state.doubts > 0 or len(state.askers) > 0
     wake_silently(state)
     state.leader = 0
     lose_all(state)
     state.asked = 0
     state.askers = ()
-    half: i64 = state.options.election_ticks // 2
-    state.election_timeout = 1 + state.prng.below(half if half > 0 else 1)
+    if has_heard or state.nodes_up is None:
+        state.election_timeout = 1 + state.prng.below(half)
+    else:
+        _draw_turn(state, first)
+
+
+def _draw_turn(state: RaftState, first: i64) -> None:
+    """Set the election timer by this member's turn.
+
+    All members draw the same numbers, so that only their turns differ: the part of `first`, which
+    differs somewhat between nodes, and whose turn is the first one, so that nodes share the work.
+    """
+    prng = Prng(state.group)
+    begin: i64 = first * prng.below(PARTS) // PARTS
+    start: i64 = prng.below(PARTS)
+    voters = [
+        voter
+        for voter in state.electorate.voters
+        if voter == state.member or state.is_node_up(voter)
+    ]
+    count: i64 = len(voters)
+    turn: i64 = count  # of a learner, which asks to be woken
+    if state.member in voters:
+        turn = (voters.index(state.member) + start) % count
+    state.election_timeout = 1 + begin + turn * state.options.election_ticks
 
 
 def withhold(state: RaftState) -> None:

@@ -394,13 +394,13 @@ class RaftCore(RaftState):
         self.report_unreachable(peer)
         liveness.peer_down(self)
 
-    def lose_leader(self) -> None:
-        """Campaign soon instead of waiting, for the leader's node is down.
+    def lose_leader(self, spread: i64 = 0) -> None:
+        """Campaign soon, or if silent within `spread` ticks, for the leader's node is down.
 
         No harm where the host is wrong: members that hear the leader refuse (stickiness).
         """
         if self.role == FOLLOWER and self.leader != 0:
-            liveness.lose_leader(self)
+            liveness.lose_leader(self, spread)
 
     def _enter_newer_term(self, message: Message) -> bool:
         """Settle the term for a message of a newer one; return whether to dispatch it."""

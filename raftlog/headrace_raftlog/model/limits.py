@@ -52,6 +52,8 @@ HELD_BYTES_MAX: Final = 16 << 20  # bytes, likewise
 HELD_GROUP_MESSAGES_MAX: Final = 256  # messages of one group; the newest beyond it are dropped
 
 WRITING_MESSAGES_MAX: Final = 16  # messages of one group that wait for the same write; a disk that hangs lets no more gather
+ELECTIONS_PER_TICK: Final = 128  # silent groups of a lost node that begin elections in one tick, on average; more would take longer than their timers run, and begin anew
+SPREAD_TIMEOUTS: Final = 2  # election timeouts over which these begin at most, however many there are
 HANDOVERS_PER_TICK: Final = 256  # led groups given up in one tick by a node whose disk hangs; 10,000 in some seconds
 
 # What is remembered of disks (storage/writing/mark_file.py).

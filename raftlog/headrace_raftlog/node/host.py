@@ -17,7 +17,7 @@ from mypy_extensions import i64
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.errors import LostEntryError
 from headrace_raftlog.model.group import BUSY, LEADER, NOT_LEADER, CoreOptions
-from headrace_raftlog.model.limits import SNAPSHOT_EVERY_BYTES, TURN_GROUPS_MAX
+from headrace_raftlog.model.limits import ELECTIONS_PER_TICK, SNAPSHOT_EVERY_BYTES, TURN_GROUPS_MAX
 from headrace_raftlog.model.membership import NOBODY, Membership, member_id, member_node
 from headrace_raftlog.model.message import JOIN, Message
 from headrace_raftlog.model.ready import Ready
@@ -361,11 +361,7 @@ class Host:
             self.fail(error)
 
     def peer_changed(self, peer: i64, up: bool) -> None:
-        """Tell the groups that are affected by a node that went down, or came up.
-
-        These are the groups it leads, which look for another leader when it is down; those led from
-        here of which it is a member; and its groups without a leader when it is up.
-        """
+        """Tell groups that a node that leads them, or is a member of them, went down or came up."""
         if self.stopped:
             return
         try:
@@ -374,8 +370,11 @@ class Host:
             else:
                 self._nodes_up.discard(peer)
                 self._held.drop_from(peer)
-            for hosted in self._groups.values():
-                if not hosted.suspended and hosted.peer_changed(peer, up):
+            groups = self._groups.values()
+            led_there: i64 = 0 if up else sum([hosted.is_led_by(peer) for hosted in groups])
+            spread: i64 = led_there // ELECTIONS_PER_TICK
+            for hosted in groups:
+                if not hosted.suspended and hosted.peer_changed(peer, up, spread):
                     self._mark(hosted)
         except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
             self.fail(error)

@@ -11,7 +11,7 @@ from mypy_extensions import i64
 from headrace_raftlog.core.raft import RaftCore
 from headrace_raftlog.model.entry import CHECKPOINT, ENTRY_NOOP, ENTRY_NORMAL, Entry
 from headrace_raftlog.model.errors import ContradictedError
-from headrace_raftlog.model.group import FOLLOWER, LEADER
+from headrace_raftlog.model.group import CATALOG_GROUP, FOLLOWER, LEADER
 from headrace_raftlog.model.limits import (
     DIGESTS_KEPT,
     ENTRY_COST_BYTES,
@@ -120,8 +120,14 @@ class HostedGroup:
         self.leaderless_ticks += 1
         return self.leaderless_ticks % _LEADERLESS_LOOK_TICKS == 0
 
-    def peer_changed(self, peer: i64, up: bool) -> bool:
-        """Tell the core that a node went or came; return whether it may have work."""
+    def peer_changed(self, peer: i64, up: bool, spread: i64) -> bool:
+        """Tell the core that a node went or came; return whether it may have work.
+
+        Args:
+            peer: id of the node.
+            up: whether it came.
+            spread: ticks over which silent groups of a lost node begin their elections.
+        """
         core = self.core
         if core.role == LEADER:
             members = self.members_on(peer)
@@ -131,15 +137,19 @@ class HostedGroup:
                 else:
                     core.peer_down(member)
             return len(members) > 0 and (not core.quiesced or core.has_ready())
-        if member_node(core.leader) == peer:
+        if self.is_led_by(peer):
             if up:
                 core.wake()
             else:
-                core.lose_leader()
+                core.lose_leader(0 if self.group == CATALOG_GROUP else spread)
             return True
         if up and core.leader == 0 and self.members_on(peer):
             core.wake()  # it may vote, or know who leads
         return False
+
+    def is_led_by(self, node: i64) -> bool:
+        """Return whether a member on a node leads it, as far as this member knows."""
+        return member_node(self.core.leader) == node
 
     def stand_still(self, nodes_up: Collection[int]) -> list[Message]:
         """Suspend a group that runs; its core, which may have failed in its midst, is used no more.

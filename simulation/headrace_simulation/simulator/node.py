@@ -28,6 +28,7 @@ BACKLOG_MAX: Final = 200  # messages kept for a paused process; more are lost
 MISROUTED: Final = 0.05  # share of messages for groups that are gone which reach another core
 STALL_TICKS: Final = 15  # for which a sync is under way when the disk counts as hanging
 JOIN_TICKS: Final = 3  # between two requests to be admitted
+SPREADS: Final = (0, 7, 15, 100)  # ticks over which a group's elections begin, by its id
 UNHEARD_ELECTIONS: Final = 4  # election timeouts without a leader after which a member asks too
 
 
@@ -393,7 +394,7 @@ class Node:
             if up:
                 core.wake()
             else:
-                core.lose_leader()
+                core.lose_leader(SPREADS[core.group % len(SPREADS)])
         elif up and core.leader == 0 and members:
             core.wake()
 

@@ -42,10 +42,12 @@ class Host:
         seed: int = 1,
         entries: tuple[Entry, ...] = (),
         view: Callable[[MemoryLog], GroupLog] | None = None,
+        group: int = GROUP,
         **options: int,
     ) -> None:
         self.voters = voters
         self.member = member
+        self.group = group
         self.log = MemoryLog(
             [Entry(index, term, ENTRY_NORMAL, b"old") for index, term in enumerate(terms, 1)]
         )
@@ -54,7 +56,7 @@ class Host:
         if hard_state is None:
             hard_state = HardState(terms[-1] if terms else 0, 0, 0)
         self.core = RaftCore(
-            GroupConfig(GROUP, member, voters, learners, outgoing),
+            GroupConfig(group, member, voters, learners, outgoing),
             CoreOptions(**options),
             view(self.log) if view is not None else self.log,
             hard_state,
@@ -93,7 +95,7 @@ class Host:
 
     def step(self, kind: int, source: int, term: int, **fields: Any) -> list[Message]:
         """Let a message arrive and return what leaves in answer."""
-        self.core.step(Message(kind, GROUP, source, self.member, term, **fields))
+        self.core.step(Message(kind, self.group, source, self.member, term, **fields))
         return self.drain()
 
     def tick(self, count: int = 1) -> list[Message]:

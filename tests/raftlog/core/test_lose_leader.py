@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 
 from headrace_raftlog.model.group import FOLLOWER, LEADER, PRE_CANDIDATE
-from headrace_raftlog.model.message import HEARTBEAT, PRE_VOTE, PRE_VOTE_REPLY, VOTE
+from headrace_raftlog.model.message import HEARTBEAT, PRE_VOTE, PRE_VOTE_REPLY, VOTE, Message
 
 
 def following(host, seed=1):
@@ -139,10 +141,11 @@ def test_loss_of_a_node_that_led_a_thousand_groups_is_no_storm(host):
     asked_in = [0] * 10
     for group in range(1000):
         members = {
-            number: host(member=number, seed=1000 * number + group, election_ticks=10)
+            number: host(member=number, group=group, seed=1000 * number + group, election_ticks=10)
             for number in (2, 3)
         }
-        for member in members.values():
+        for number, member in members.items():
+            member.core.watch_nodes({5 - number})
             member.step(HEARTBEAT, 1, 1, quiesce=True)
             member.core.lose_leader()
         for tick in range(10):
@@ -151,3 +154,137 @@ def test_loss_of_a_node_that_led_a_thousand_groups_is_no_storm(host):
         assert sorted(member.core.role for member in members.values()) == [FOLLOWER, LEADER]
     assert sum(asked_in) <= 2 * 1000, "both other members are asked, once"
     assert max(asked_in) <= 2 * 400
+
+
+def two_without_leader(host, group, **options):
+    """Members 2 and 3, which both know that 1, which led, is down."""
+    members = {
+        number: host(group=group, member=number, seed=1000 * number + group, **options)
+        for number in (2, 3)
+    }
+    for number, member in members.items():
+        member.core.watch_nodes({5 - number})
+    return members
+
+
+@pytest.mark.parametrize("delay", [0, 3, 4])
+def test_members_that_know_of_each_other_elect_in_one_election(host, delay):
+    """Also where an answer takes so many ticks as on a busy node."""
+    firsts = set()
+    for group in range(1, 101):
+        members = two_without_leader(host, group, election_ticks=10)
+        for member in members.values():
+            member.step(HEARTBEAT, 1, 1, quiesce=True)
+            member.core.lose_leader()
+        under_way: list[tuple[int, Message]] = []
+        for tick in count():
+            for member in members.values():
+                under_way += [(tick + delay, message) for message in member.tick()]
+            while under_way and under_way[0][0] <= tick:
+                message = under_way.pop(0)[1]
+                if message.target in members:
+                    members[message.target].core.step(message)
+                    answers = members[message.target].drain()
+                    under_way += [(tick + delay, answer) for answer in answers]
+            leaders = [number for number, each in members.items() if each.core.role == LEADER]
+            if leaders:
+                break
+        firsts.add(leaders[0])
+        assert members[leaders[0]].core.term == 2
+        assert tick <= 5 + 4 * delay
+    assert firsts == {2, 3}
+
+
+def test_member_that_refuses_a_shorter_log_asks_next(host):
+    for group in (1, 2):
+        members = two_without_leader(host, group, terms=(1,), election_ticks=10)
+        for member in members.values():
+            member.step(HEARTBEAT, 1, 1)
+            member.core.lose_leader()
+        second = max(members.values(), key=lambda member: member.core.election_timeout)
+        assert second.core.election_timeout > 10
+        first = 5 - second.member
+        [reply] = second.step(PRE_VOTE, first, 2)
+        assert reply.reject
+        for _ in range(5):
+            second.core.tick()
+        assert second.core.role == PRE_CANDIDATE
+
+
+def test_silent_groups_of_a_lost_node_begin_over_the_time_that_they_are_given(host):
+    """Members whose nodes know of somewhat different numbers of groups keep their turns."""
+    begins = [0] * 21
+    for group in range(1000):
+        timeouts = []
+        for number, member in two_without_leader(host, group, election_ticks=10).items():
+            member.step(HEARTBEAT, 1, 1, quiesce=True)
+            member.core.lose_leader(16 + number)
+            timeouts.append(member.core.election_timeout)
+        begins[min(timeouts)] += 1
+        assert 9 <= max(timeouts) - min(timeouts) <= 11
+    assert begins[0] == 0 < min(begins[1:19])
+    assert max(begins) < 100
+
+
+def test_elections_begin_within_two_timeouts_however_many_groups_are_lost(host):
+    for group in range(100):
+        members = two_without_leader(host, group, election_ticks=10)
+        for member in members.values():
+            member.step(HEARTBEAT, 1, 1, quiesce=True)
+            member.core.lose_leader(1000)
+        assert min(member.core.election_timeout for member in members.values()) <= 20
+
+
+@pytest.mark.parametrize("parity", [0, 1])
+@pytest.mark.parametrize("quiet", [False, True])
+def test_survivors_share_the_groups_of_a_lost_node_whatever_their_ids(host, parity, quiet):
+    first = {2: 0, 3: 0}
+    for group in range(parity, 1000, 2):
+        members = two_without_leader(host, group, election_ticks=10)
+        for member in members.values():
+            member.step(HEARTBEAT, 1, 1, quiesce=quiet)
+            member.core.lose_leader(5)
+        first[min(members, key=lambda number: members[number].core.election_timeout)] += 1
+    assert min(first.values()) > 200
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_member_that_learns_of_the_loss_late_asks_soon_where_another_asked_in_vain(host, quiet):
+    for group in range(50):
+        members = two_without_leader(host, group, election_ticks=10)
+        for number, member in members.items():
+            member.core.watch_nodes({1, 5 - number})
+            member.step(HEARTBEAT, 1, 1, quiesce=quiet)
+        for number, member in members.items():
+            member.core.watch_nodes({5 - number})
+            if number == 2:
+                assert members[3].step(PRE_VOTE, 2, 2) == []
+            member.core.lose_leader(20)
+        assert members[3].core.election_timeout <= 5
+
+
+@pytest.mark.parametrize(("others", "needed"), [({1, 3}, True), ({1, 3, 4}, False)])
+def test_refusal_that_decides_nothing_disturbs_no_election(host, others, needed):
+    """Of five voters the leader's node is lost, or that of another one too."""
+    for group in range(20):
+        options = {"voters": (1, 2, 3, 4, 5), "member": 2, "terms": (1,), "election_ticks": 10}
+        member = host(group=group, **options)
+        member.core.watch_nodes(others)
+        member.step(HEARTBEAT, 5, 1)
+        member.core.lose_leader()
+        before = member.core.election_timeout
+        [reply] = member.step(PRE_VOTE, 1, 2)
+        assert reply.reject
+        if needed:
+            assert member.core.election_timeout <= 5
+        else:
+            assert member.core.election_timeout == before
+
+
+def test_group_that_has_traffic_waits_for_no_others(host):
+    for group in range(100):
+        members = two_without_leader(host, group, election_ticks=10)
+        for member in members.values():
+            member.step(HEARTBEAT, 1, 1)
+            member.core.lose_leader(40)
+        assert min(member.core.election_timeout for member in members.values()) <= 5

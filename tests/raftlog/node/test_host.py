@@ -9,8 +9,12 @@ from typing import Any
 import pytest
 
 from headrace_raftlog.model.entry import Entry
-from headrace_raftlog.model.group import BUSY, LEADER, NOT_LEADER, CoreOptions
-from headrace_raftlog.model.limits import TURN_GROUPS_MAX, WRITE_BACKLOG_BYTES_MAX
+from headrace_raftlog.model.group import BUSY, CATALOG_GROUP, LEADER, NOT_LEADER, CoreOptions
+from headrace_raftlog.model.limits import (
+    ELECTIONS_PER_TICK,
+    TURN_GROUPS_MAX,
+    WRITE_BACKLOG_BYTES_MAX,
+)
 from headrace_raftlog.model.message import (
     APPEND,
     APPEND_REPLY,
@@ -148,6 +152,27 @@ def test_call_for_silence_of_a_leader_that_is_down_silences_no_group(world: Any)
         hosted = world.host.find(group)
         assert hosted is not None
         assert hosted.core.quiesced == quiesced
+
+
+def test_elections_of_the_groups_of_a_lost_node_do_not_all_begin_at_once(world: Any) -> None:
+    groups = range(100, 100 + 8 * ELECTIONS_PER_TICK)
+    for group in (CATALOG_GROUP, *groups):
+        world.host.create_group(group, (1, 2, 3), (), world.machine(""), False)
+    world.host.peer_changed(3, True)
+    silence = [
+        Message(HEARTBEAT, group, 2, 1, 3, quiesce=True) for group in (CATALOG_GROUP, *groups)
+    ]
+    world.host.receive(silence)
+    assert all(world.host.find(group).core.quiesced for group in groups)
+    world.host.peer_changed(2, False)
+    timeouts = [world.host.find(group).core.election_timeout for group in groups]
+    ticks = {tick: timeouts.count(tick) for tick in timeouts}
+    half = len(groups) // 2  # the others are node 3's to begin with
+    assert sorted(ticks) == [*range(1, 9), *range(11, 19)]
+    assert abs(sum(ticks[tick] for tick in range(1, 9)) - half) < half // 5
+    assert max(ticks.values()) < ELECTIONS_PER_TICK
+    catalog = world.host.find(CATALOG_GROUP).core
+    assert (catalog.election_timeout - 1) % 10 < 5, "it waits for no others"
 
 
 def test_entries_are_dropped_while_the_disk_is_far_behind(tmp_path: Path, world_type: Any) -> None:
