@@ -29,7 +29,7 @@ from replication.figures import percentile, resident_bytes
 from headrace_broker.cli.local_cluster import LocalCluster
 
 REPLICATED: Final[dict[str, Any]] = {"x-queue-type": "quorum"}
-SETTLE_SECONDS: Final = 10  # until the groups have fallen silent
+SETTLE_SECONDS: Final = 10  # until the groups have fallen silent, and sessions of before have ended
 SERVE_SECONDS_MAX: Final = 300.0  # a queue that does not confirm within is a failure
 AGAIN_SECONDS: Final = 0.05  # between two attempts to connect, or to publish what was refused
 PUBLISHERS: Final = 8  # connections that publish to all queues together
@@ -201,6 +201,7 @@ def measure(cluster: Headrace, count: int, connections: int) -> list[str]:
     tell(f"memory of each node for each queue: {memory};")
     healthy = serve(cluster.ports, count, time.monotonic())
     tell(f"with all nodes running, each confirms a message: {spread(healthy)};")
+    time.sleep(SETTLE_SECONDS)
     os.kill(pids[2], signal.SIGKILL)
     took_over = serve(cluster.ports[:2], count, time.monotonic())
     tell(f"after SIGKILL of one node: {spread(took_over)};")
