@@ -1,15 +1,17 @@
 """Growth over time with its uncertainty.
 
 Samples of a process are not independent: memory now is memory a second ago plus a little. So
-samples are averaged over blocks, a line is fitted to the blocks, and its standard error is widened
-by the correlation that is left between neighbouring residuals (effective number of blocks).
+one value, their mean or median, stands for the samples of a block. A line is fitted to the blocks,
+and its standard error is widened by the correlation that is left between neighbouring residuals
+(effective number of blocks).
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+import statistics
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -34,9 +36,19 @@ class Trend(msgspec.Struct, frozen=True):
     seconds: float  # that the samples cover
 
 
-def trend(points: Sequence[tuple[float, float]], blocks: int = BLOCKS) -> Trend | None:
-    """Fit a line to (seconds, value), which are in order; None for too few samples."""
-    means = _block_means(points, blocks)
+def trend(
+    points: Sequence[tuple[float, float]],
+    typical: Callable[[Sequence[float]], float] = statistics.fmean,
+    blocks: int = BLOCKS,
+) -> Trend | None:
+    """Fit a line to (seconds, value), which are in order; None for too few samples.
+
+    Args:
+        points: the samples.
+        typical: value of a block; a median passes over the outliers of a fault.
+        blocks: number of blocks of equal length.
+    """
+    means = _block_values(points, typical, blocks)
     if len(means) < BLOCKS_MIN:
         return None
     count = len(means)
@@ -54,8 +66,10 @@ def trend(points: Sequence[tuple[float, float]], blocks: int = BLOCKS) -> Trend 
     return Trend(slope * HOUR, width * HOUR, mean, covered)
 
 
-def _block_means(points: Sequence[tuple[float, float]], blocks: int) -> list[tuple[float, float]]:
-    """Return the means of blocks of equal length in time; blocks without samples are left out."""
+def _block_values(
+    points: Sequence[tuple[float, float]], typical: Callable[[Sequence[float]], float], blocks: int
+) -> list[tuple[float, float]]:
+    """Return a point for each block of equal length in time; those without samples are left out."""
     if len(points) < 2:
         return []
     begin, end = points[0][0], points[-1][0]
@@ -65,7 +79,7 @@ def _block_means(points: Sequence[tuple[float, float]], blocks: int) -> list[tup
     for point in points:
         groups[min(blocks - 1, int((point[0] - begin) / (end - begin) * blocks))].append(point)
     return [
-        (sum(x for x, _ in each) / len(each), sum(y for _, y in each) / len(each))
+        (statistics.fmean([x for x, _ in each]), typical([y for _, y in each]))
         for each in groups
         if each
     ]

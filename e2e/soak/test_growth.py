@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import statistics
 
 import pytest
 from e2e.soak.growth import quantile, trend
@@ -19,6 +20,19 @@ def test_trend_of_a_straight_line_is_its_slope() -> None:
     assert found.per_hour == pytest.approx(7)
     assert found.half_width == pytest.approx(0, abs=1e-6)
     assert found.seconds == HOUR - 1
+
+
+def test_trend_of_medians_passes_over_the_outliers_of_faults() -> None:
+    def value(at: int) -> float:
+        return 500.0 if 1500 <= at < 1530 or 3000 <= at < 3030 else 3 + 2 * at / HOUR
+
+    points = [(float(at), value(at)) for at in range(0, HOUR, 10)]
+    of_medians, of_means = trend(points, statistics.median), trend(points)
+    assert of_medians is not None
+    assert of_means is not None
+    assert of_medians.per_hour == pytest.approx(2, abs=0.1)
+    assert of_medians.half_width < 0.1
+    assert of_means.half_width > 10
 
 
 def test_trend_of_too_few_samples_is_none() -> None:
