@@ -24,11 +24,7 @@ PATCHES = {
     # Replication and elections.
     "truncate_always": [("replication", "fresh = log.first_fresh(entries)", "fresh = 0")],
     "no_up_to_date_check": [
-        (
-            "election",
-            "    if not free or not is_up_to_date:\n",
-            "    if not free:\n",
-        )
+        ("election", "    if not free or not is_up_to_date:\n", "    if not free:\n")
     ],
     "duplicate_votes_counted": [
         (
