@@ -33,7 +33,7 @@ from headrace_broker.runtime.cluster.node_directory import address_problem, take
 from headrace_broker.runtime.cluster.rebalance import Rebalance
 from headrace_broker.runtime.hosting.replica_report import ReplicaReport
 from headrace_broker.runtime.rpc.correlator import Rpc
-from headrace_broker.runtime.rpc.listing import in_turns, rows_of, serve_rows
+from headrace_broker.runtime.rpc.listing import rows_of, serve_rows
 from headrace_broker.runtime.rpc.protocol import RpcError
 from headrace_broker.runtime.rpc.question import Leads, Load, Replicas, Transfer
 
@@ -300,8 +300,7 @@ class Operations:
 
     async def movable(self) -> tuple[list[Movable], list[str]]:
         """As `leads`, with the facts that an automatic move needs."""
-        own = in_turns(self._report.rows(Leads()))
-        found = [_movable(self._around.node, row) async for row in own]
+        found = [_movable(self._around.node, row) for row in self._report.rows(Leads())]
         peers = {n: name for n, name in self._around.others.items() if n in self.up()}
         answers = await asyncio.gather(*(self._leads_of(node) for node in peers))
         missing: list[str] = []

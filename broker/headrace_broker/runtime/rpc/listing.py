@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -50,7 +50,6 @@ class Asked(NamedTuple):
 
 
 L = TypeVar("L", bound=Listing)
-T = TypeVar("T")
 
 
 def serve_rows(rpc: Rpc, kind: type[L], rows: Callable[[L], Iterator[msgspec.Struct]]) -> None:
@@ -61,25 +60,14 @@ def serve_rows(rpc: Rpc, kind: type[L], rows: Callable[[L], Iterator[msgspec.Str
         kind: of listing.
         rows: this node's rows, one after the other as they are needed.
     """
-    rpc.serve(kind, lambda _, question: _page(rows(question), question.skip))
+    rpc.serve(kind, lambda _, question: _page(islice(rows(question), question.skip, None)))
 
 
-async def in_turns(rows: Iterable[T]) -> AsyncIterator[T]:
-    """Return rows as they are made; other work has its turn meanwhile."""
-    for number, row in enumerate(rows, 1):
-        yield row
-        if number % LISTING_TURN_ROWS == 0:
-            await asyncio.sleep(0)
-
-
-async def _page(rows: Iterable[msgspec.Struct], skip: int) -> Page:
-    """Return the rows after the first `skip`, as many as fit into an answer."""
+def _page(rows: Iterable[msgspec.Struct]) -> Page:
+    """Return the first rows, as many as fit into an answer."""
     taken: list[msgspec.Raw] = []
     byte_count = left_out = 0
-    async for row in in_turns(rows):
-        if skip > 0:
-            skip -= 1
-            continue
+    for row in rows:
         encoded = ENCODER.encode(row)
         if len(encoded) > ANSWER_BYTES_MAX:
             left_out += 1
@@ -135,7 +123,11 @@ async def ask_everywhere(
         asked: what they are asked.
         own: this node's rows.
     """
-    rows: list[Any] = [row async for row in in_turns(islice(own, asked.rows_max))]
+    rows: list[Any] = []
+    for row in islice(own, asked.rows_max):
+        rows.append(row)
+        if len(rows) % LISTING_TURN_ROWS == 0:
+            await asyncio.sleep(0)
     others = dict(peers)
     answers = await asyncio.gather(*(ask_node(rpc, peer, asked) for peer in others))
     missing: list[str] = []

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from typing import Any
 
 import msgspec
 import pytest
 from tests.broker.runtime.rpc_links import Links
 
-from headrace_broker.model.limits import LISTING_ROWS_MAX, LISTING_TURN_ROWS
-from headrace_broker.runtime.rpc.listing import (
-    Asked,
-    Listing,
-    Page,
-    ask_everywhere,
-    rows_of,
-    serve_rows,
-)
+from headrace_broker.model.limits import LISTING_ROWS_MAX
+from headrace_broker.runtime.rpc.listing import Asked, Listing, Page, ask_everywhere, rows_of
 from headrace_broker.runtime.rpc.protocol import UNKNOWN, RpcError
 
 
@@ -76,42 +68,3 @@ def test_rows_are_not_skipped_backwards() -> None:
 def test_a_page_of_rows_is_read() -> None:
     rows = [msgspec.Raw(msgspec.msgpack.encode(n)) for n in (2, 3)]
     assert everywhere(Page(rows, 1)) == ([1, 2, 3], (), 1)
-
-
-class Row(msgspec.Struct):
-    number: int
-    filling: str = "x" * 1000
-
-
-@pytest.mark.parametrize("asker", ["another node", "itself"])
-def test_rows_are_made_some_in_a_turn(asker: str) -> None:
-    """Three pages of rows from another node; nobody waits for more than some of them."""
-    count = 6 * LISTING_TURN_ROWS
-    made: list[int] = []
-    seen: set[int] = set()
-
-    def rows(_: object) -> Any:
-        for number in range(count):
-            made.append(number)
-            yield Row(number)
-
-    async def watch() -> None:
-        while True:
-            seen.add(len(made))
-            await asyncio.sleep(0)
-
-    async def look() -> Any:
-        links = Links((1, 2))
-        serve_rows(links.rpcs[2], Numbers, rows)
-        watching = asyncio.create_task(watch())
-        try:
-            if asker == "itself":
-                return await ask_everywhere(links.rpcs[1], {}, Asked(Numbers(), Row), rows(None))
-            return await ask_everywhere(links.rpcs[1], {2: "n2"}, Asked(Numbers(), Row), [])
-        finally:
-            watching.cancel()
-
-    found = asyncio.run(look())
-    assert [row.number for row in found.rows] == list(range(count))
-    looks = sorted(seen)
-    assert max(b - a for a, b in itertools.pairwise(looks)) <= LISTING_TURN_ROWS + 1
