@@ -189,7 +189,6 @@ FAIRNESS_VALUE_BYTES_MAX: Final = 64  # bytes of a value by which messages are t
 FAIRNESS_SHOWN_MAX: Final = 10  # values of a queue in its explanation, those of which most waits; more help nobody
 TIMER_STEP_MS: Final = 100  # milliseconds by which a queue may be late: what is due within a step is done at once
 CONFIGURE_TURN_MS: Final = 5  # milliseconds of one turn of the loop in which queues are told their settings; policies' expressions are searched for there
-OPENINGS_PER_TURN: Final = 64  # replicas opened in one turn of a starting node's loop, some 10 ms; with all of 10,000 at once the others took it for down
 TIMER_WAKES_MAX: Final = 256  # queues seen to within one turn of the loop, some milliseconds; the others follow in the next
 DEAD_LETTER_BYTES_MAX: Final = 32 << 20  # bytes on their way to dead letter exchanges at most once, per node; more are dropped
 DEAD_LETTERS_UNREAD_MAX: Final = 65536  # dead letters of one queue, sent at most once, that wait for the disk; some 16 MiB, and their entries stay in the log; more are dropped

@@ -44,7 +44,6 @@ from headrace_broker.runtime.explain.flow_sources import FlowSources
 from headrace_broker.runtime.explain.leaderless_queues import LeaderlessQueues
 from headrace_broker.runtime.hosting.duties import LeaderDuties
 from headrace_broker.runtime.hosting.hosting import Hosting
-from headrace_broker.runtime.hosting.openings import Openings
 from headrace_broker.runtime.hosting.queue_rates import QueueRates
 from headrace_broker.runtime.hosting.replica_report import NodeState, ReplicaReport
 from headrace_broker.runtime.inspect.browsing import BrowsingClient
@@ -350,7 +349,6 @@ class BrokerNode:
 
         Raises RaftLogError: the text says what to do; OSError: the address cannot be bound.
         """
-        self._openings = Openings(self.hosting.add_queue, self.raft.on_fatal)
         await self.raft.start()
         self.broker = NodeBroker(
             (self.config.node.name, self.config.cluster.name),
@@ -396,7 +394,6 @@ class BrokerNode:
                 await self.catalog.wait_ready(JOIN_REPORT_SECONDS)
                 self._own_boot()
                 await self.topology.drop_node_memory()
-                await self._openings.finish()
             except (CatalogUnavailableError, AmqpError) as error:
                 log.warning("waiting for the cluster: %s", error)
             else:
@@ -439,7 +436,6 @@ class BrokerNode:
         self.duties.stop()
         self.rates.stop()
         self.debts.stop()
-        self._openings.stop()
         self.hosting.stop()
         self.reaper.stop()
         await self.catalog.stop()
@@ -450,12 +446,10 @@ class BrokerNode:
         gone = {event.queue.group for event in events if isinstance(event, QueueRemoved)}
         for event in events:
             if isinstance(event, QueueAdded) and event.queue.group not in gone:
-                self._openings.add(event.queue)
+                self.hosting.add_queue(event.queue)
             elif isinstance(event, QueueChanged) and event.queue.group not in gone:
-                self._openings.settle(event.queue.group)
                 self.hosting.move_queue(event.queue)
             elif isinstance(event, QueueRemoved):
-                self._openings.settle(event.queue.group)
                 self.hosting.remove_queue(event.queue)
         self.hosting.configure(queue.group for queue in self.duties.on_events(events))
         self.moves.on_events(events)
