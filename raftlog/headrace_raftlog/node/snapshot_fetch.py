@@ -109,6 +109,8 @@ class SnapshotFetcher:
             if small is not None and self._take(hosted, node, small, began_s):
                 self._rests.pop(hosted.group, None)
                 return
+            if self._is_over(hosted) or hosted.core.commit_index >= offer.index:
+                return  # it needs no slot either: the entries came another way
         async with self._slots:
             try:
                 await self._fetch(hosted, node, offer.index, began_s)

@@ -23,6 +23,7 @@ REMAINS_MAX: Final = 192  # of a kind at a node; `churn` opens some 280 sessions
 BOUNDED: Final = {
     "Account": "CAUSES_REMEMBERED_MAX",
     "Batch": "PAGE_BATCHES",
+    "Batch.offsets": "WRITE_BATCH_BYTES_MAX",  # of the one batch that the log's collector reads
     "BatchSizes": "PAGE_BATCHES",
     "CachedRun": "log.cache_bytes",
     "CachedRun.entries": "log.cache_bytes",
