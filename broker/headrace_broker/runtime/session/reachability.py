@@ -228,8 +228,12 @@ class CatalogReach:
                 f"{max(waited, 0.0):.3g} s "
                 f"({self.diagnosis() or 'does a majority of the nodes run, and reach it?'})"
             )
-        where = "this node" if self.leader == self._node else f"node {self.leader}"
-        return f"no quorum: {where}, the catalog's leader, has not committed within {seconds:g} s"
+        if self.leader == self._node:
+            text = "this node, the catalog's leader, has not committed"
+            return f"no quorum: {text} within {seconds:g} s"
+        text = f"node {self.leader}, the catalog's leader, has not answered this node"
+        cause = "it reaches no majority, or the link to it is slow"
+        return f"no quorum: {text} within {seconds:g} s; {cause}"
 
     def why_not_made(self, seconds: float) -> str:
         """Return why a change was not made, as far as is known, within so many seconds or fewer."""
