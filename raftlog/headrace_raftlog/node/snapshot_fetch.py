@@ -106,11 +106,10 @@ class SnapshotFetcher:
         began_s = asyncio.get_running_loop().time()
         if hosted.group != CATALOG_GROUP:  # which waits for no other
             small = await self._small.fetch(hosted, node, offer.index)
-            if small is not None and self._take(hosted, node, small, began_s):
+            taken = small is not None and self._take(hosted, node, small, began_s)
+            if taken or self._is_needless(hosted, offer.index):
                 self._rests.pop(hosted.group, None)
                 return
-            if self._is_over(hosted) or hosted.core.commit_index >= offer.index:
-                return  # it needs no slot either: the entries came another way
         async with self._slots:
             try:
                 await self._fetch(hosted, node, offer.index, began_s)
@@ -138,8 +137,8 @@ class SnapshotFetcher:
     async def _fetch(self, hosted: HostedGroup, node: int, index: int, began_s: float) -> None:
         group, member = hosted.group, hosted.core.member
         for _ in range(FETCH_ATTEMPTS_MAX):
-            if self._is_over(hosted) or hosted.core.commit_index >= index:
-                return  # the entries came another way
+            if self._is_needless(hosted, index):
+                return
             try:
                 snapshot = await self._bulk.snapshot(node, group, member, index)
                 snapshot = await self._fetch_missing(hosted, node, snapshot)
@@ -208,6 +207,10 @@ class SnapshotFetcher:
                     while self._host.is_backlogged:  # noqa: ASYNC110  (no event tells of its end)
                         await asyncio.sleep(self._tick_s)
         return snapshot
+
+    def _is_needless(self, hosted: HostedGroup, index: int) -> bool:
+        """Return whether the group has gone, or its entries up to an index came another way."""
+        return self._is_over(hosted) or hosted.core.commit_index >= index
 
     def _is_over(self, hosted: HostedGroup) -> bool:
         return hosted.removed or self._host.stopped

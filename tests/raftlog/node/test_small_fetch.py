@@ -235,7 +235,7 @@ def test_who_asks_a_node_that_was_just_down_is_answered() -> None:
         await turns()
         for gate in w.bulk.gates:
             gate.set()
-        assert await again in (None, small_like(2))
+        assert await again == small_like(2)
         assert not w.fetcher._calling
 
     with_world(body)
