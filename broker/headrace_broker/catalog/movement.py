@@ -195,7 +195,9 @@ def is_uneven(counts: Mapping[int, int], nodes: Collection[int]) -> bool:
     return apart >= BALANCE_APART_MIN and apart * 100 * len(counts) >= percent
 
 
-def spread(queues: Sequence[Movable], nodes: Collection[int]) -> list[Handover]:
+def spread(
+    queues: Sequence[Movable], counts: Mapping[int, int], nodes: Collection[int]
+) -> list[Handover]:
     """Return the next few handovers that spread leaders more evenly, none where they are.
 
     Each makes the numbers of two nodes more equal, so that repeating this ends, and never hands
@@ -203,13 +205,13 @@ def spread(queues: Sequence[Movable], nodes: Collection[int]) -> list[Handover]:
     with traffic only where none without can, fewer at a time.
 
     Args:
-        queues: all that are led.
+        queues: those that may be handed over, or some of them.
+        counts: how many queues each node leads.
         nodes: node ids of the nodes that may get leaders. What others lead counts, and stays unless
             it makes the numbers more equal.
     """
-    counts = leader_counts((each.led for each in queues), nodes)
-    idle_at_once = max(BALANCE_IDLE_AT_ONCE, len(queues) * BALANCE_IDLE_PERCENT // 100)
-    for busy, at_once in ((False, idle_at_once), (True, BALANCE_BUSY_AT_ONCE)):
+    counts = {**dict.fromkeys(nodes, 0), **counts}
+    for busy, at_once in ((False, idle_at_once(counts)), (True, BALANCE_BUSY_AT_ONCE)):
         moves: list[Handover] = []
         movable = [each.led for each in queues if each.busy is busy and not each.stays]
         for led in sorted(movable, key=lambda each: (-counts[each.leader], each.group)):
@@ -223,6 +225,17 @@ def spread(queues: Sequence[Movable], nodes: Collection[int]) -> list[Handover]:
         if moves:
             return moves
     return []
+
+
+def idle_at_once(counts: Mapping[int, int]) -> int:
+    """Return how many queues without traffic are handed over after one look, of so many led."""
+    return max(BALANCE_IDLE_AT_ONCE, sum(counts.values()) * BALANCE_IDLE_PERCENT // 100)
+
+
+def lighter_nodes(node: int, counts: Mapping[int, int], nodes: Collection[int]) -> tuple[int, ...]:
+    """Return those of `nodes` that lead so much less than a node that it may hand over to them."""
+    own = counts.get(node, 0)
+    return tuple(sorted(each for each in nodes if own - counts.get(each, 0) >= BALANCE_APART_MIN))
 
 
 def critical(voters_of: Mapping[int, Collection[int]], node: int, up: Collection[int]) -> list[int]:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace_broker.catalog import movement
 from headrace_broker.catalog.movement import (
     Handover,
     Led,
@@ -13,7 +14,6 @@ from headrace_broker.catalog.movement import (
     is_uneven,
     leader_counts,
     rebalance,
-    spread,
 )
 from headrace_broker.model.limits import (
     BALANCE_APART_MIN,
@@ -54,6 +54,10 @@ def after(queues: list[Movable], moves: list[Handover]) -> list[Movable]:
 
 def numbers(queues: list[Movable], nodes: tuple[int, ...] = THREE) -> list[int]:
     return list(leader_counts([each.led for each in queues], nodes).values())
+
+
+def spread(queues: list[Movable], nodes: tuple[int, ...]) -> list[Handover]:
+    return movement.spread(queues, leader_counts([each.led for each in queues], nodes), nodes)
 
 
 def settled(queues: list[Movable], nodes: tuple[int, ...] = THREE) -> list[Movable]:

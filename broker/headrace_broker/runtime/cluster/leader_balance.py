@@ -18,18 +18,22 @@ from headrace_broker.catalog.movement import (
     Handover,
     Movable,
     has_quorum,
+    idle_at_once,
     is_uneven,
-    leader_counts,
+    lighter_nodes,
     spread,
 )
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import (
+    BALANCE_BUSY_AT_ONCE,
     BALANCE_LOOK_SECONDS,
     BALANCE_REST_SECONDS,
     BALANCE_STEADY_LOOKS,
+    LISTING_ROWS_MAX,
 )
 from headrace_broker.model.status import NodeLoad
+from headrace_broker.runtime.rpc.question import Leads
 
 OFF: Final = "off"
 ELSEWHERE: Final = "elsewhere"  # another node decides
@@ -78,8 +82,8 @@ class Leaderships(Protocol):
     def is_rebalancing(self) -> bool:
         """Return True while a manual rebalance runs."""
 
-    async def movable(self) -> tuple[list[Movable], list[str]]:
-        """Return who leads what, and the names of nodes that did not answer though they run."""
+    async def movable(self, node: int, question: Leads, rows_max: int) -> list[Movable] | None:
+        """Return queues that a node leads, `rows_max` at most; None where it does not answer."""
 
     async def loads(self) -> dict[int, NodeLoad]:
         """Return what the nodes do that answer, by id."""
@@ -140,24 +144,19 @@ class LeaderBalance:
         if self._operations.is_rebalancing:
             self._say(WAITING, "a rebalance goes on that somebody began")
             return
-        (queues, missing), loads = await asyncio.gather(
-            self._operations.movable(), self._operations.loads()
-        )
-        problem = self._problem(queues, missing, loads)
+        loads = await self._operations.loads()
+        problem = self._problem(loads)
         if problem:
             self._say(WAITING, problem)
             return
-        await self._spread(queues)
+        await self._spread(self._counts(loads))
 
-    def _problem(
-        self, queues: list[Movable], missing: list[str], loads: Mapping[int, NodeLoad]
-    ) -> str:
+    def _problem(self, loads: Mapping[int, NodeLoad]) -> str:
         """Return why nothing moves after this look, "" when something may."""
         around = self._around
-        if missing or not around.up() <= loads.keys():
-            names = missing or [self._name(node) for node in around.up() - loads.keys()]
-            self._disturbed()
-            return f"these nodes do not answer: {', '.join(sorted(names))}"
+        missing = around.up() - loads.keys()
+        if missing:
+            return self._silent(missing)
         fit = fit_nodes(loads, around.up(), around.avoided())
         if fit != self._fit:
             self._fit = fit
@@ -166,27 +165,39 @@ class LeaderBalance:
         if self._steady < BALANCE_STEADY_LOOKS:
             looks = f"{self._steady} of {BALANCE_STEADY_LOOKS} looks"
             return f"nodes have come or gone: {looks} found the same ones fit to lead"
-        led = {each.led.group for each in queues}
-        waiting = sum(
-            queue.logged and queue.group not in led and has_quorum(queue.members, around.up())
-            for queue in around.view.queues()
-        )
-        if waiting:
-            return f"{waiting} queues have no leader yet"
         return ""
 
-    async def _spread(self, queues: list[Movable]) -> None:
-        around, now = self._around, self._around.seconds()
-        self._rests = {group: end for group, end in self._rests.items() if end > now}
-        avoided = around.avoided()
-        seen = [
-            each._replace(
-                stays=each.stays or each.led.group in self._rests or each.led.leader in avoided
-            )
-            for each in queues
-        ]
-        counts = leader_counts((each.led for each in queues), self._fit)
-        moves = spread(seen, self._fit) if self._going or is_uneven(counts, self._fit) else []
+    def _silent(self, missing: Collection[int]) -> str:
+        self._disturbed()
+        names = sorted(self._name(node) for node in missing)
+        return f"these nodes do not answer: {', '.join(names)}"
+
+    def _counts(self, loads: Mapping[int, NodeLoad]) -> dict[int, int]:
+        """Return how many queues each node leads: the fit ones, and others that lead some."""
+        counts = dict.fromkeys(sorted(self._fit), 0)
+        for node, load in loads.items():
+            led = load.leaders - (node == self._around.node)  # this one leads the catalog as well
+            if led > 0:
+                counts[node] = led
+        return counts
+
+    def _leaderless(self, led: int) -> int:
+        """Return how many queues that could have a leader have none, by the number of those led."""
+        up = self._around.up()
+        queues = self._around.view.queues()
+        return sum(queue.logged and has_quorum(queue.members, up) for queue in queues) - led
+
+    async def _spread(self, counts: Mapping[int, int]) -> None:
+        moves: list[Handover] = []
+        if self._going or is_uneven(counts, self._fit):
+            waiting = self._leaderless(sum(counts.values()))
+            if waiting > 0:
+                self._say(WAITING, f"{waiting} queues have no leader yet")
+                return
+            moves, missing = await self._plan(counts)
+            if missing:
+                self._say(WAITING, self._silent(missing))
+                return
         figures = ", ".join(f"{self._name(node)} {count}" for node, count in counts.items())
         if not moves:
             if self._going:
@@ -197,7 +208,64 @@ class LeaderBalance:
         self._going = True
         self._say(MOVING, f"queues led: {figures}")
         log.info("leaders unbalanced (%s): transferring %d", figures, len(moves))
-        until = now + BALANCE_LOOK_SECONDS  # the others wait for a new look
+        await self._hand_over_all(moves)
+
+    async def _plan(self, counts: Mapping[int, int]) -> tuple[list[Handover], list[int]]:
+        """Return the next handovers, and the ids of nodes that do not say what they could give.
+
+        Nodes are asked for as many of their queues as may be handed over after one look.
+        """
+        now = self._around.seconds()
+        self._rests = {group: end for group, end in self._rests.items() if end > now}
+        fewest = min((counts.get(node, 0) for node in self._fit), default=0)
+        lightest = frozenset(node for node in self._fit if counts.get(node, 0) == fewest)
+        for takers, busy, at_once in (
+            (lightest, False, idle_at_once(counts)),
+            (self._fit, False, idle_at_once(counts)),
+            (self._fit, True, BALANCE_BUSY_AT_ONCE),
+        ):
+            queues, missing = await self._givers(counts, takers, busy, at_once)
+            moves = [] if missing else spread(queues, counts, self._fit)
+            if moves or missing:
+                return moves, missing
+        return [], []
+
+    async def _givers(
+        self, counts: Mapping[int, int], takers: Collection[int], busy: bool, at_once: int
+    ) -> tuple[list[Movable], list[int]]:
+        """Return queues that could be handed over, and the ids of nodes that do not answer."""
+        givers = {
+            node: Leads(targets=targets, busy=busy)
+            for node in counts
+            if node not in self._around.avoided()
+            if (targets := lighter_nodes(node, counts, takers))
+        }
+        asked = (self._given_by(node, question, at_once) for node, question in givers.items())
+        answers = await asyncio.gather(*asked)
+        missing = [node for node, rows in zip(givers, answers, strict=True) if rows is None]
+        return [each for rows in answers for each in rows or ()], missing
+
+    async def _given_by(self, node: int, question: Leads, at_once: int) -> list[Movable] | None:
+        """Return queues that a node could hand over; None where it does not answer.
+
+        A node of release 0.2.0 answers with the first of all that it leads, whatever is asked: then
+        it is asked for all.
+        """
+        found: list[Movable] = []
+        for rows_max in (at_once, at_once + len(self._rests), LISTING_ROWS_MAX):
+            rows = await self._operations.movable(node, question, rows_max)
+            if rows is None:
+                return None
+            fitting = [each for each in rows if _fits(each, question)]
+            found = [each for each in fitting if each.led.group not in self._rests]
+            if len(found) >= at_once or len(rows) < rows_max:
+                break
+        return found
+
+    async def _hand_over_all(self, moves: list[Handover]) -> None:
+        """Hand over one after the other, until it is time to look at the nodes again."""
+        around = self._around
+        until = around.seconds() + BALANCE_LOOK_SECONDS
         for number, move in enumerate(moves):
             if around.seconds() >= until or not self._may_decide():
                 log.info(
@@ -235,6 +303,12 @@ class LeaderBalance:
     def _say(self, state: str, text: str) -> None:
         self.status.state = state
         self.status.text = text
+
+
+def _fits(queue: Movable, question: Leads) -> bool:
+    """Return whether a queue is among those that were asked for."""
+    able = not set(question.targets).isdisjoint(queue.led.candidates)
+    return able and queue.busy is question.busy and not queue.stays
 
 
 def fit_nodes(

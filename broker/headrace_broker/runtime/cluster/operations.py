@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from headrace_broker.catalog.cluster_version import CLUSTER_VERSION
@@ -20,6 +21,7 @@ from headrace_broker.catalog.movement import Led, Movable, Step, has_quorum
 from headrace_broker.catalog.result import Exists, NotFound, Ok, Result, UpgradePending
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.definition import Node, Queue
+from headrace_broker.model.limits import LISTING_ROWS_MAX
 from headrace_broker.model.reply_code import (
     INTERNAL_ERROR,
     NOT_FOUND,
@@ -295,28 +297,32 @@ class Operations:
 
     async def leads(self) -> tuple[list[Led], list[str]]:
         """Return who leads what, and the names of nodes that did not answer though they run."""
-        found, missing = await self.movable()
-        return [each.led for each in found], missing
-
-    async def movable(self) -> tuple[list[Movable], list[str]]:
-        """As `leads`, with the facts that an automatic move needs."""
-        found = [_movable(self._around.node, row) for row in self._report.rows(Leads())]
-        peers = {n: name for n, name in self._around.others.items() if n in self.up()}
-        answers = await asyncio.gather(*(self._leads_of(node) for node in peers))
+        names = dict(self._around.others)
+        nodes = [self._around.node, *(node for node in names if node in self.up())]
+        answers = await asyncio.gather(*(self.movable(node, Leads()) for node in nodes))
+        found: list[Led] = []
         missing: list[str] = []
-        for (node, name), rows in zip(peers.items(), answers, strict=True):
+        for node, rows in zip(nodes, answers, strict=True):
             if rows is None:
-                missing.append(name)
+                missing.append(names[node])
             else:
-                found += [_movable(node, row) for row in rows]
+                found += [each.led for each in rows]
         return found, missing
 
-    async def _leads_of(self, node: int) -> list[LedQueue] | None:
-        try:
-            rows, _ = await rows_of(self._rpc, node, Leads(), LedQueue)
-        except RpcError:
-            return None
-        return rows
+    async def movable(
+        self, node: int, question: Leads, rows_max: int = LISTING_ROWS_MAX
+    ) -> list[Movable] | None:
+        """Return queues that a node leads, `rows_max` at most; None where it does not answer."""
+        rows: list[Any]
+        rows_max = min(rows_max, LISTING_ROWS_MAX)
+        if node == self._around.node:
+            rows = list(islice(self._report.rows(question), rows_max))
+        else:
+            try:
+                rows, _ = await rows_of(self._rpc, node, question, LedQueue, rows_max)
+            except RpcError:
+                return None
+        return [Movable(Led(row.group, node, row.candidates), row.busy, row.chosen) for row in rows]
 
 
 def _done(result: Result) -> Any:
@@ -333,8 +339,3 @@ def _done(result: Result) -> Any:
         raise UpgradePendingError(result.text)
     code = NOT_FOUND if isinstance(result, NotFound) else PRECONDITION_FAILED
     raise AmqpError(code, result.text)
-
-
-def _movable(node: int, row: object) -> Movable:
-    assert isinstance(row, LedQueue), "who leads is asked, and nothing else"
-    return Movable(Led(row.group, node, row.candidates), row.busy, row.chosen)

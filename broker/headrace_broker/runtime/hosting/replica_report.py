@@ -77,12 +77,18 @@ class ReplicaReport:
             return
         for group in list(self._raft.led()):
             if group in self._hosts:
-                yield LedQueue(
-                    group,
-                    tuple(self._candidates(group)),
-                    self._moves(group),
-                    self._state.seconds() < self._chosen.get(group, 0.0),
-                )
+                busy = self._moves(group)
+                if question.busy is None or question.busy is busy:
+                    yield from self._led(group, busy, question.targets)
+
+    def _led(self, group: int, busy: bool, targets: tuple[int, ...]) -> Iterator[LedQueue]:
+        """Return a led queue, if it may be handed over to one of `targets`, or these are none."""
+        chosen = self._state.seconds() < self._chosen.get(group, 0.0)
+        if targets and chosen:
+            return
+        candidates = tuple(self._candidates(group))
+        if not targets or not set(targets).isdisjoint(candidates):
+            yield LedQueue(group, candidates, busy, chosen)
 
     def load(self) -> NodeLoad:
         """Return what this node does."""

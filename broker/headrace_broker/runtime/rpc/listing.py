@@ -29,6 +29,7 @@ class Listing(Question[Page], frozen=True, kw_only=True):
     """A question about rows."""
 
     skip: Annotated[int, msgspec.Meta(ge=0)] = 0  # rows that the asker has already
+    most: Annotated[int, msgspec.Meta(ge=1)] = LISTING_ROWS_MAX  # rows that it needs
 
 
 class Found(NamedTuple):
@@ -60,11 +61,15 @@ def serve_rows(rpc: Rpc, kind: type[L], rows: Callable[[L], Iterator[msgspec.Str
         kind: of listing.
         rows: this node's rows, one after the other as they are needed.
     """
-    rpc.serve(kind, lambda _, question: _page(islice(rows(question), question.skip, None)))
+
+    def answer(_: int, question: L) -> Page:
+        return _page(islice(rows(question), question.skip, None), question.most)
+
+    rpc.serve(kind, answer)
 
 
-def _page(rows: Iterable[msgspec.Struct]) -> Page:
-    """Return the first rows, as many as fit into an answer."""
+def _page(rows: Iterable[msgspec.Struct], most: int) -> Page:
+    """Return the first rows, as many as fit into an answer and `most` at most."""
     taken: list[msgspec.Raw] = []
     byte_count = left_out = 0
     for row in rows:
@@ -73,7 +78,7 @@ def _page(rows: Iterable[msgspec.Struct]) -> Page:
             left_out += 1
             continue
         byte_count += len(encoded)
-        if byte_count > ANSWER_BYTES_MAX:
+        if byte_count > ANSWER_BYTES_MAX or len(taken) == most:
             return Page(taken, left_out, True)
         taken.append(msgspec.Raw(encoded))
     return Page(taken, left_out)
@@ -99,7 +104,8 @@ async def rows_of(
     found: list[Any] = []
     left_out = 0
     while len(found) < rows_max:
-        following = msgspec.structs.replace(question, skip=len(found) + left_out)
+        skip, most = len(found) + left_out, rows_max - len(found)
+        following = msgspec.structs.replace(question, skip=skip, most=most)
         page = await rpc.ask(node, following)
         try:
             found += [msgspec.msgpack.decode(row, type=kind) for row in page.rows]

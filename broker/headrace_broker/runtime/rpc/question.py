@@ -35,7 +35,15 @@ class Flow(Listing, frozen=True, tag="flow"):
 
 
 class Leads(Listing, frozen=True, tag="leads"):
-    """Request the queues that the node leads, and the replicas that could take over."""
+    """Request the queues that the node leads, and the replicas that could take over.
+
+    A node of release 0.2.0 knows neither `targets` nor `busy`, and answers with all.
+    """
+
+    # only queues that one of these nodes could take over, and that stay here by nobody's choice;
+    # none for all queues
+    targets: tuple[int, ...] = ()
+    busy: bool | None = None  # only queues with traffic, or only those without
 
 
 class Replicas(Listing, frozen=True, tag="replicas"):

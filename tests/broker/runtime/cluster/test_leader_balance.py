@@ -22,6 +22,7 @@ from headrace_broker.model.limits import (
     BALANCE_LOOK_SECONDS,
     BALANCE_REST_SECONDS,
     BALANCE_STEADY_LOOKS,
+    LISTING_ROWS_MAX,
 )
 from headrace_broker.model.status import NodeLoad
 from headrace_broker.runtime.cluster.leader_balance import (
@@ -34,6 +35,7 @@ from headrace_broker.runtime.cluster.leader_balance import (
     LeaderBalance,
     fit_nodes,
 )
+from headrace_broker.runtime.rpc.question import Leads
 
 NODES = {number: f"n{number}" for number in (1, 2, 3)}
 
@@ -43,6 +45,11 @@ class World:
 
     Attributes:
         leads: who leads each group.
+        silent: names of nodes that do not answer.
+        mute: nodes that do not say which queues they lead.
+        old: nodes of a release that answers with all, whatever is asked.
+        members: nodes of a group's replicas, all where it is not there.
+        asked: nodes that were asked for queues, what, and for how many.
         refusing: groups whose leadership cannot be handed over.
     """
 
@@ -60,6 +67,10 @@ class World:
         self.unfit: dict[int, str] = {}
         self.unheard: dict[int, tuple[int, ...]] = {}
         self.silent: list[str] = []
+        self.mute: set[int] = set()
+        self.old: set[int] = set()
+        self.members: dict[int, tuple[int, ...]] = {}
+        self.asked: list[tuple[int, Leads, int]] = []
         self.busy: set[int] = set()
         self.chosen: set[int] = set()
         self.refusing: set[int] = set()
@@ -87,22 +98,39 @@ class World:
         self.now += seconds
         await asyncio.sleep(0)
 
-    async def movable(self) -> tuple[list[Movable], list[str]]:
+    async def movable(self, node: int, question: Leads, rows_max: int) -> list[Movable] | None:
+        self.asked.append((node, question, rows_max))
+        if node in self.mute:
+            return None
         found = [
             Movable(
-                Led(group, leader, tuple(node for node in self.running if node != leader)),
+                Led(group, leader, tuple(sorted(self.replicas(group) - {leader}))),
                 group in self.busy,
                 group in self.chosen,
             )
             for group, leader in self.leads.items()
-            if leader in self.running
+            if leader == node
         ]
-        return found, self.silent
+        if node not in self.old:
+            found = [
+                each
+                for each in found
+                if each.busy is question.busy
+                and not each.stays
+                and not set(question.targets).isdisjoint(each.led.candidates)
+            ]
+        return found[:rows_max]
+
+    def replicas(self, group: int) -> frozenset[int]:
+        return self.running & frozenset(self.members.get(group, self.running))
 
     async def loads(self) -> dict[int, NodeLoad]:
+        counts = dict(zip(NODES, self.counts, strict=True))
+        counts[self.decider] += 1  # the catalog
         return {
-            node: NodeLoad(0, 0, 0, self.unfit.get(node, ""), self.unheard.get(node, ()))
+            node: NodeLoad(counts[node], 0, 0, self.unfit.get(node, ""), self.unheard.get(node, ()))
             for node in self.running
+            if NODES[node] not in self.silent
         }
 
     async def move(self, queue: Queue, target: int) -> bool:
@@ -249,6 +277,10 @@ def test_nothing_moves_while_a_node_does_not_answer_or_somebody_rebalances() -> 
     assert world.poll(20) == 0
     assert world.balance.status.text == "these nodes do not answer: n3"
     world.silent = []
+    world.mute = {1}
+    assert world.poll(2 * BALANCE_STEADY_LOOKS) == 0
+    assert world.balance.status.text == "these nodes do not answer: n1"
+    world.mute = set()
     world.is_rebalancing = True
     assert world.poll(20) == 0
     world.is_rebalancing = False
@@ -264,6 +296,51 @@ def test_queue_that_somebody_moved_by_hand_stays() -> None:
     world.chosen = set()
     world.poll(20)
     assert world.counts == [2, 2, 2]
+
+
+def test_nodes_are_asked_for_no_more_queues_than_may_move() -> None:
+    world = World(3000)
+    world.poll(BALANCE_STEADY_LOOKS)
+    assert [(node, question.targets, most) for node, question, most in world.asked] == [
+        (1, (2, 3), 30)
+    ]
+    world.refusing = {31, 32}
+    world.asked.clear()
+    world.poll(2)
+    assert [most for _, _, most in world.asked] == [30, 30, 90]
+    assert len({group for group, _ in world.moves}) == len(world.moves) == 88
+
+
+def test_an_older_node_gives_what_could_move_among_all_that_it_leads() -> None:
+    world = World(40)
+    world.old = {1}
+    world.members = dict.fromkeys(range(1, 21), (1,))
+    world.busy = set(range(21, 31))
+    world.chosen = {31, 32}
+    world.steady()
+    assert world.poll() == BALANCE_IDLE_AT_ONCE
+    assert {group for group, _ in world.moves} == set(range(33, 41))
+    assert [most for _, _, most in world.asked] == [8, 8, LISTING_ROWS_MAX]
+
+
+def test_the_lightest_node_is_filled_first() -> None:
+    world = World(40)
+    world.leads |= dict.fromkeys(range(21, 39), 2)
+    world.members = dict.fromkeys(range(1, 11), (1, 2))
+    world.steady()
+    assert world.poll() == BALANCE_IDLE_AT_ONCE
+    assert {target for _, target in world.moves} == {3}
+    world.poll(10)
+    assert max(world.counts) - min(world.counts) < 2
+
+
+def test_where_leaders_are_even_no_node_is_asked_for_its_queues() -> None:
+    world = World(10)
+    world.leads |= {1: 2, 2: 2, 3: 2, 4: 3, 5: 3, 6: 3}
+    world.poll(20)
+    assert world.asked == []
+    assert world.state == EVEN
+    assert world.balance.status.text == "queues led: n1 4, n2 3, n3 3"
 
 
 def test_busy_queues_move_one_at_a_time() -> None:

@@ -62,6 +62,41 @@ def test_a_queue_whose_leader_was_chosen_by_hand_stays_for_a_while():
     assert (load.unfit, load.unheard) == ("its memory is scarce", (3,))
 
 
+class ThreeReplicas(FakeRaft):
+    """Leads groups 1 to 4 on node 1, with replicas on nodes 2 and 3; that of 3 lags in group 2."""
+
+    def progress(self, group: int) -> list[MemberProgress]:
+        last = 0 if group == 2 else 7000
+        return [
+            MemberProgress(1, "voter", 7000, True, False),
+            MemberProgress(2, "voter", 7000, True, False),
+            MemberProgress(3, "voter", last, True, False),
+        ]
+
+    def last_index(self, group: int) -> int:
+        return 7000
+
+    def led(self) -> list[int]:
+        return [1, 2, 3, 4]
+
+
+def test_only_queues_that_could_be_handed_over_are_told_of_where_targets_are_named():
+    queues = (Queue("/", f"q{group}", QUEUE_QUORUM, group, (1, 2, 3)) for group in (1, 2, 3, 4))
+    hosts: Any = {queue.group: SimpleNamespace(queue=queue) for queue in queues}
+    report = ReplicaReport(1, hosts, ThreeReplicas(), lambda: 0, lambda group: group == 4, STATE)
+    report.transfer(Transfer(3, 1, by_hand=True))
+
+    def found(question: Leads) -> list[int]:
+        return [row.group for row in report.rows(question) if isinstance(row, LedQueue)]
+
+    assert found(Leads()) == [1, 2, 3, 4]
+    assert found(Leads(targets=(3, 9))) == [1, 4]
+    assert found(Leads(targets=(2,))) == [1, 2, 4]
+    assert found(Leads(targets=(2,), busy=False)) == [1, 2]
+    assert found(Leads(busy=True)) == [4]
+    assert found(Leads(targets=(9,))) == []
+
+
 def test_a_queue_that_lives_in_memory_has_no_replicas_to_tell_of():
     queues = (
         Queue("/", "q", QUEUE_QUORUM, 1, (1,)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -10,7 +11,14 @@ import pytest
 from tests.broker.runtime.rpc_links import Links
 
 from headrace_broker.model.limits import LISTING_ROWS_MAX
-from headrace_broker.runtime.rpc.listing import Asked, Listing, Page, ask_everywhere, rows_of
+from headrace_broker.runtime.rpc.listing import (
+    Asked,
+    Listing,
+    Page,
+    ask_everywhere,
+    rows_of,
+    serve_rows,
+)
 from headrace_broker.runtime.rpc.protocol import UNKNOWN, RpcError
 
 
@@ -63,6 +71,27 @@ def test_rows_are_not_skipped_backwards() -> None:
     with pytest.raises(RpcError) as refused:
         asyncio.run(links.rpcs[1].ask(2, Numbers(skip=-1)))
     assert refused.value.failure == UNKNOWN
+
+
+def test_no_more_rows_are_made_than_are_needed() -> None:
+    links = Links((1, 2))
+    made: list[int] = []
+
+    class Row(msgspec.Struct, frozen=True):
+        number: int
+
+    def rows(_question: Numbers) -> Iterator[msgspec.Struct]:
+        for number in range(9):
+            made.append(number)
+            yield Row(number)
+
+    serve_rows(links.rpcs[2], Numbers, rows)
+    found, _ = asyncio.run(rows_of(links.rpcs[1], 2, Numbers(), Row, 3))
+    assert found == [Row(0), Row(1), Row(2)]
+    assert made == [0, 1, 2, 3]  # one more, to know that there are more
+    assert len(links.sent) == 2
+    found, _ = asyncio.run(rows_of(links.rpcs[1], 2, Numbers(), Row))
+    assert len(found) == 9
 
 
 def test_a_page_of_rows_is_read() -> None:
