@@ -1,8 +1,9 @@
-"""Replicas of queues on real nodes in zones."""
+"""Replicas of queues on real nodes in zones, and on several hosts."""
 
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from e2e.harness.cluster import Cluster, wait_for
 from e2e.harness.command import run_command
 
 ZONES: Final = {"n1": "a", "n2": "a", "n3": "b", "n4": "b", "n5": "c"}
+HOSTS: Final = {1: "127.0.0.1", 2: "127.0.0.1", 3: "127.0.0.2", 4: "127.0.0.2", 5: "127.0.0.3"}
 HEADRACE: Final = (sys.executable, "-m", "headrace_broker.cli")
 
 
@@ -64,3 +66,34 @@ def test_replicas_are_spread_over_zones_and_stay_so_when_they_move(tmp_path: Pat
         wait_zones(cluster, {**ZONES, "n6": "d"})
         listed = run_command(cluster, (*HEADRACE, "node", "list"), "n1", 0)
         assert [line.split()[-1] for line in listed.splitlines()[1:]] == [*ZONES.values(), "d"]
+
+
+def on_hosts(directory: Path) -> Cluster:
+    """Return a cluster whose nodes are on HOSTS, not started yet."""
+    cluster = Cluster(directory, len(HOSTS))
+    cluster.local.nodes = tuple(
+        msgspec.structs.replace(node, peer=f"{HOSTS[node.id]}:{node.peer.rpartition(':')[2]}")
+        for node in cluster.local.nodes
+    )
+    return cluster
+
+
+def wait_hosts(cluster: Cluster) -> None:
+    """Wait until the cluster looks at hosts, as a new one soon does."""
+    version = partial(cluster.node("n1").api.request, "GET", "/api/cluster/version")
+    wait_for("the cluster version", lambda: version().body["version"] >= 2)
+
+
+def test_replicas_are_spread_over_hosts(tmp_path: Path) -> None:
+    with on_hosts(tmp_path / "data") as cluster:
+        wait_hosts(cluster)
+        hosts = {node.name: HOSTS[node.id] for node in cluster.local.nodes}
+        with cluster.connect("n1") as connection:
+            channel = connection.channel()
+            for number in range(6):
+                arguments = {"x-queue-type": "quorum"}
+                channel.queue_declare(f"q{number}", durable=True, arguments=arguments)
+        found = [
+            {hosts[member] for member in row["members"]} for row in rows(cluster, "/api/queues")
+        ]
+        assert found == [set(HOSTS.values())] * 6

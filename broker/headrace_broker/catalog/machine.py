@@ -18,10 +18,11 @@ from headrace_broker.catalog.argument import (
     table_problem,
 )
 from headrace_broker.catalog.cluster import ClusterChanges
+from headrace_broker.catalog.cluster_version import in_force
 from headrace_broker.catalog.event import Event
 from headrace_broker.catalog.exchange_argument import binding_problem, type_problem
 from headrace_broker.catalog.governance import DEFAULT_EXCHANGES, name_problem, no_vhost
-from headrace_broker.catalog.placement import lead_by_fewest, place, zones_of
+from headrace_broker.catalog.placement import lead_by_fewest, place, places_of
 from headrace_broker.catalog.request import ENVELOPE_BYTES, decode_envelope
 from headrace_broker.catalog.result import (
     Exists,
@@ -34,7 +35,7 @@ from headrace_broker.catalog.result import (
     Repeated,
     Result,
 )
-from headrace_broker.catalog.version import check_entry
+from headrace_broker.catalog.version import ZONES, check_entry
 from headrace_broker.catalog.view import DESTINATION_EXCHANGE, DESTINATION_QUEUE
 from headrace_broker.model.binding_key import binding_key
 from headrace_broker.model.definition import (
@@ -206,8 +207,8 @@ class Catalog(ClusterChanges):
         known = {node.id: self.replica_count(node.id) for node in self.nodes()}
         # What is on one node stays where it was asked for, drained or not.
         avoided = [node.id for node in self.nodes() if node.maintenance and replicas > 1]
-        zones = zones_of(self.nodes())
-        members = place(known, command.preferred_node, replicas, avoided, zones)
+        places = places_of(self.nodes(), hosts=in_force(self).catalog >= ZONES)
+        members = place(known, command.preferred_node, replicas, avoided, places)
         if not command.preferred_node:
             leads = {node: self.first_lead_count(node) for node in members}
             members = lead_by_fewest(members, leads, avoided)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from headrace_broker.catalog.placement import NO_ZONES, zone_share
+from headrace_broker.catalog.placement import NO_PLACES, Place, shares
 from headrace_broker.model.definition import QUEUE_QUORUM, Queue
 from headrace_broker.model.limits import (
     BALANCE_APART_MIN,
@@ -114,13 +114,14 @@ def shrink(
     node: int,
     up: Collection[int],
     spares: Mapping[int, int],
-    zones: Mapping[int, str] = NO_ZONES,
+    places: Mapping[int, Place] = NO_PLACES,
 ) -> list[Step]:
     """Return what takes these queues off a node, as far as they can go.
 
     Those without a replica there, or in memory, are passed over. A queue keeps its number of
-    replicas where one of `spares` (replicas by node) has none of it yet, of those in the zones
-    (by node) with the fewest of its other replicas; otherwise it has one less.
+    replicas where one of `spares` (replicas by node) has none of it yet, of those in the zones, and
+    on the hosts, with the fewest of its other replicas (`places` by node); otherwise it has one
+    less.
     """
     load = {spare: count for spare, count in spares.items() if spare in up and spare != node}
     steps: list[Step] = []
@@ -130,7 +131,7 @@ def shrink(
         free = [spare for spare in load if spare not in queue.members]
         if free:
             rest = [member for member in queue.members if member != node]
-            spare = min(free, key=lambda each: (zone_share(each, rest, zones), load[each], each))
+            spare = min(free, key=lambda each: (shares(each, rest, places), load[each], each))
             if has_quorum([*rest, spare], up):
                 load[spare] += 1
                 steps.append(Step(queue, add=(spare,), remove=(node,)))

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from headrace_broker.model.definition import Node
 
 VOTERS_MAX: Final = 5  # nodes that vote on the catalog; the rest learn: two may fail at any size
-NO_ZONES: Final[Mapping[int, str]] = MappingProxyType({})  # where no node has said its zone
+
+
+class Place(NamedTuple):
+    """Zone and host of a node, which may fail as a whole."""
+
+    zone: str = ""
+    host: str = ""  # of its address
+
+
+NO_PLACES: Final[Mapping[int, Place]] = MappingProxyType({})  # where no node has said its place
+_NOWHERE: Final = Place()
 
 
 def place(
@@ -17,19 +27,20 @@ def place(
     preferred: int,
     wanted: int,
     drained: Collection[int] = (),
-    zones: Mapping[int, str] = NO_ZONES,
+    places: Mapping[int, Place] = NO_PLACES,
 ) -> tuple[int, ...]:
     """Choose different nodes for the replicas of a queue.
 
     The preferred node comes first. Each further one is of those whose zones have the fewest of the
-    chosen nodes, the one with the fewest replicas, ties by id.
+    chosen nodes, and among them of those whose hosts have; of these, the one with the fewest
+    replicas, ties by id.
 
     Args:
         replicas: numbers of replicas by id, of each known node.
         preferred: the first leader's node id, 0 for any.
         wanted: how many nodes.
         drained: nodes that are taken only where there are no others.
-        zones: by node id; nodes that are not in it, or in zone "", count as of one zone.
+        places: by node id; nodes that are not in it, or in zone "", count as of one zone.
 
     Returns:
         min(wanted, nodes) node ids, the first leader first.
@@ -42,7 +53,7 @@ def place(
             key=lambda each: (
                 each in drained,
                 each != preferred,
-                zone_share(each, chosen, zones),
+                shares(each, chosen, places),
                 replicas[each],
                 each,
             ),
@@ -52,15 +63,20 @@ def place(
     return tuple(chosen)
 
 
-def zones_of(nodes: Iterable[Node]) -> dict[int, str]:
-    """Return the zones of nodes by id."""
-    return {node.id: node.zone for node in nodes}
+def places_of(nodes: Iterable[Node], hosts: bool = True) -> dict[int, Place]:
+    """Return the places of nodes by id, as if all were on one host without `hosts`."""
+    return {node.id: Place(node.zone, _host(node) if hosts else "") for node in nodes}
 
 
-def zone_share(node: int, others: Iterable[int], zones: Mapping[int, str]) -> int:
-    """Return how many of the other nodes are in the zone of a node."""
-    zone = zones.get(node, "")
-    return sum(zones.get(other, "") == zone for other in others)
+def _host(node: Node) -> str:
+    return node.address.rpartition(":")[0].lower().removesuffix(".")
+
+
+def shares(node: int, others: Iterable[int], places: Mapping[int, Place]) -> tuple[int, int]:
+    """Return how many of the other nodes are in the zone of a node, and how many on its host."""
+    zone, host = places.get(node, _NOWHERE)
+    found = [places.get(other, _NOWHERE) for other in others]
+    return sum(each.zone == zone for each in found), sum(each.host == host for each in found)
 
 
 def lead_by_fewest(

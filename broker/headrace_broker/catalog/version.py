@@ -26,7 +26,7 @@ GATED: Final = 3  # advice; moves that the catalog checks; nodes say their catal
 SESSIONS: Final = 4  # changes of users that end their sessions; users that are told apart in time
 LOCAL_RANDOM: Final = 5  # exchanges of type x-local-random
 CLUSTER: Final = 6  # the cluster version
-ZONES: Final = 7  # zones of nodes
+ZONES: Final = 7  # zones of nodes; replicas are spread over zones and hosts
 CATALOG_VERSION: Final = 7  # the newest that this code knows
 
 # A node of version 2 says no catalog version. One with this queue machine is not older than that.

@@ -20,6 +20,7 @@ from headrace_broker.catalog.movement import (
     remove_step,
     shrink,
 )
+from headrace_broker.catalog.placement import Place
 from headrace_broker.model.definition import QUEUE_CLASSIC, QUEUE_QUORUM, Queue
 from headrace_broker.model.limits import REPLICAS_MAX
 
@@ -92,7 +93,8 @@ def test_shrinking_leaves_one_less_or_moves_to_the_emptiest_spare() -> None:
 
 def test_a_replica_moves_to_the_zone_with_the_fewest_others() -> None:
     zones = {1: "a", 2: "b", 3: "c", 4: "c", 5: "a"}
-    steps = shrink(queues_of((1, 2, 3)), 1, (1, 2, 3, 4, 5), {4: 0, 5: 7}, zones)
+    places = {node: Place(zone, f"host {node}") for node, zone in zones.items()}
+    steps = shrink(queues_of((1, 2, 3)), 1, (1, 2, 3, 4, 5), {4: 0, 5: 7}, places)
     assert [(step.add, step.remove) for step in steps] == [((5,), (1,))]
 
 

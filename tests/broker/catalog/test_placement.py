@@ -9,11 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace_broker.catalog import command as commands
-from headrace_broker.catalog.placement import lead_by_fewest, place, split_members, zone_share
+from headrace_broker.catalog.placement import Place, lead_by_fewest, place, shares, split_members
 from headrace_broker.catalog.result import Ok, Refused
+from headrace_broker.catalog.version import ZONES
 from headrace_broker.model.definition import Node
 
 COUNTS = st.dictionaries(st.integers(1, 9), st.integers(0, 5), min_size=1)
+PLACES = st.builds(Place, st.sampled_from("ab"), st.sampled_from("xyz"))
+
+
+def in_zones(zones: dict[int, str]) -> dict[int, Place]:
+    return {node: Place(zone, f"host {node}") for node, zone in zones.items()}
 
 
 def test_preferred_node_is_first_then_the_least_loaded_then_the_lowest_id() -> None:
@@ -37,7 +43,7 @@ def test_nodes_are_different_known_and_as_many_as_there_are(
 
 
 def test_replicas_are_spread_over_zones_first() -> None:
-    zones = {1: "a", 2: "a", 3: "b", 4: "c", 5: "c"}
+    zones = in_zones({1: "a", 2: "a", 3: "b", 4: "c", 5: "c"})
     counts = {1: 0, 2: 0, 3: 9, 4: 7, 5: 8}
     assert place(counts, 0, 3, (), zones) == (1, 4, 3)
     assert place(counts, 5, 3, (), zones) == (5, 1, 3)
@@ -47,17 +53,50 @@ def test_replicas_are_spread_over_zones_first() -> None:
 
 def test_nodes_without_a_zone_count_as_of_one() -> None:
     counts = {1: 0, 2: 0, 3: 9}
-    assert place(counts, 0, 2, (), {3: "a"}) == (1, 3)
+    assert place(counts, 0, 2, (), in_zones({3: "a"})) == (1, 3)
 
 
 @given(COUNTS, st.dictionaries(st.integers(1, 9), st.sampled_from("abc")), st.integers(1, 7))
 def test_no_zone_has_two_replicas_more_than_one_with_a_free_node(
     counts: dict[int, int], zones: dict[int, str], wanted: int
 ) -> None:
-    chosen = place(counts, 0, wanted, (), zones)
+    places = in_zones(zones)
+    chosen = place(counts, 0, wanted, (), places)
     free = set(counts) - set(chosen)
-    held = {node: zone_share(node, chosen, zones) for node in counts}
+    held = {node: shares(node, chosen, places)[0] for node in counts}
     assert all(held[node] <= held[other] + 1 for node in chosen for other in free)
+
+
+def test_replicas_are_spread_over_hosts_within_zones() -> None:
+    on_two = {1: Place("", "x"), 2: Place("", "x"), 3: Place("", "y"), 4: Place("", "y")}
+    assert place({1: 0, 2: 0, 3: 9, 4: 8}, 0, 2, (), on_two) == (1, 4)
+    assert place({1: 0, 2: 0, 3: 9, 4: 8}, 0, 3, (), on_two) == (1, 4, 2)
+    zoned = {1: Place("a", "x"), 2: Place("b", "x"), 3: Place("a", "y"), 4: Place("b", "z")}
+    assert place(dict.fromkeys(zoned, 0), 1, 2, (), zoned) == (1, 4)
+    assert place(dict.fromkeys(zoned, 0), 1, 3, (), zoned) == (1, 4, 3)
+
+
+@given(COUNTS, st.dictionaries(st.integers(1, 9), PLACES), st.integers(1, 7))
+def test_where_there_are_no_zones_no_host_has_two_replicas_more_than_a_free_one(
+    counts: dict[int, int], places: dict[int, Place], wanted: int
+) -> None:
+    places = {node: place._replace(zone="") for node, place in places.items()}
+    chosen = place(counts, 0, wanted, (), places)
+    free = set(counts) - set(chosen)
+    held = {node: shares(node, chosen, places)[1] for node in counts}
+    assert all(held[node] <= held[other] + 1 for node in chosen for other in free)
+
+
+def test_a_queue_is_spread_over_hosts_from_cluster_version_2_on(driver: Any) -> None:
+    addresses = ("x:1", "X:2", "x.:3", "[::1]:1", "[::1]:2", "z:1")
+    nodes = (Node(n, f"n{n}", address) for n, address in enumerate(addresses, 1))
+    driver.do(commands.DeclareNodes(tuple(nodes)))
+    assert sorted(driver.queue("old", "quorum", replicas=3).members) == [1, 2, 3]
+    for node in range(1, 7):
+        driver.do(commands.AnnounceNode(node, 5, catalog_version=ZONES))
+    assert isinstance(driver.do(commands.RaiseClusterVersion(2)), Ok)
+    assert sorted(driver.queue("q", "quorum", replicas=3).members) == [1, 4, 6]
+    assert sorted(driver.queue("r", "quorum", replicas=3).members) == [2, 5, 6]
 
 
 @given(COUNTS, st.integers(0, 10), st.integers(1, 7))

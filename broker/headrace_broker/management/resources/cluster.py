@@ -11,7 +11,7 @@ from aiohttp import web
 from headrace_broker.catalog.cluster_version import CLUSTER_VERSION, known_cluster_version
 from headrace_broker.catalog.command import RaiseClusterVersion
 from headrace_broker.catalog.movement import shrink
-from headrace_broker.catalog.placement import zones_of
+from headrace_broker.catalog.placement import places_of
 from headrace_broker.catalog.version import is_silent, known_version, upgrade_problem
 from headrace_broker.management.http.answer import bad_request, json_answer
 from headrace_broker.management.http.body import decode
@@ -269,8 +269,8 @@ class ClusterEndpoints(Endpoints):
         """Take replicas off a node, wait a while for them, and return why some stay."""
         operations = self._node.operations
         others = spares(self._node, node) if move else {}
-        placed, zones = operations.placed_on(node.id), zones_of(self._node.view.nodes())
-        steps = shrink(placed, node.id, operations.up(), others, zones)
+        placed, places = operations.placed_on(node.id), places_of(self._node.view.nodes())
+        steps = shrink(placed, node.id, operations.up(), others, places)
         problems = [
             f"queue '{outcome.queue.name}' in vhost '{outcome.queue.vhost}': {outcome.problem}"
             for outcome in await operations.apply_steps(steps)

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from headrace_broker.catalog.movement import Step, add_step, grow, remove_step, shrink
 from headrace_broker.catalog.pattern import matches, pattern_problem
-from headrace_broker.catalog.placement import zones_of
+from headrace_broker.catalog.placement import places_of
 from headrace_broker.management.http.answer import ApiError, bad_request, done, json_answer
 from headrace_broker.management.http.body import decode
 from headrace_broker.management.http.endpoints import Endpoints
@@ -208,8 +208,8 @@ class MemberEndpoints(Endpoints):
             return done()
         up = self._node.operations.up()
         if move:
-            zones = zones_of(self._node.view.nodes())
-            return await self._take(shrink([queue], node.id, up, self._spares(node), zones)[0])
+            places = places_of(self._node.view.nodes())
+            return await self._take(shrink([queue], node.id, up, self._spares(node), places)[0])
         return await self._take(remove_step(queue, node.id, up))
 
     @posted(_QUEUE + "/replicas/add", "Add a replica.", NodeBody, ADMINISTRATOR)
@@ -264,8 +264,8 @@ class MemberEndpoints(Endpoints):
         queues = [queue for queue in self._node.view.queues() if wanted(queue)]
         spares = self._spares(node) if flag(request, "move") else {}
         up = self._node.operations.up()
-        zones = zones_of(self._node.view.nodes())
-        return await self._take_all(shrink(queues, node.id, up, spares, zones))
+        places = places_of(self._node.view.nodes())
+        return await self._take_all(shrink(queues, node.id, up, spares, places))
 
     async def _take_all(self, steps: Sequence[Step]) -> web.Response:
         found = [
