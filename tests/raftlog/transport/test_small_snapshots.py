@@ -120,6 +120,31 @@ def test_small_ones_come_with_the_entries_that_are_lacking(
     run(body)
 
 
+def test_one_that_the_disk_does_not_give_keeps_no_other_from_coming(
+    node_type: Any, addresses: Addresses
+) -> None:
+    class OnBadDisk(Source):
+        async def snapshot(self, group: int) -> Snapshot | None:
+            if group == 5:
+                raise OSError(5, "Input/output error")
+            return await super().snapshot(group)
+
+        def entry(self, group: int, index: int) -> Entry | None:
+            if group == 6:
+                raise OSError(5, "Input/output error")
+            return super().entry(group, index)
+
+    async def body() -> None:
+        snapshots = {group: snapshot_of(9, (3,)) for group in (4, 5, 6, 7)}
+        one, two = await pair(node_type, addresses, OnBadDisk(snapshots, {}))
+        got = await fetch(two.transport.bulk, {group: Wanted(1, 0) for group in snapshots})
+        assert sorted(got) == [4, 7]
+        await one.stop()
+        await two.stop()
+
+    run(body)
+
+
 def test_many_come_in_pieces_of_bounded_size(node_type: Any, addresses: Addresses) -> None:
     async def body() -> None:
         state = bytes(SMALL_SNAPSHOT_BYTES_MAX)
