@@ -268,8 +268,8 @@ conformance-ci: $(VENV)/stamp-tools $(VENV)/stamp-install ## the same, a bounded
 	$(CONFORMANCE) --ci --jobs $(if $(BROKER),1,$(TEST_JOBS))
 
 .PHONY: bench
-bench: $(VENV)/stamp-tools $(VENV)/stamp-install ## compare with RabbitMQ on this machine; writes bench/RESULTS.md
-	$(BIN)/python bench/compare.py --write
+bench: $(VENV)/stamp-tools $(VENV)/stamp-bench $(VENV)/stamp-install ## compare with RabbitMQ, NATS and the build BEFORE; writes bench/RESULTS.md and a chart
+	$(BIN)/python bench/compare.py --write $(if $(BEFORE),--before $(BEFORE))
 
 $(VENV)/stamp-bench: $(VENV)/stamp-build
 	$(BIN)/python -c 'import tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*extras["bench"], sep="\n")' > $(VENV)/bench-requires.txt

@@ -18,11 +18,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from peers import Headrace, PeerError, RabbitMQ
+from peers import Headrace, PeerError
 from pressure.cases import CASES, Case, run_case
 from pressure.generator import build
 from pressure.goals import Measure, medians, side_by_side
 from pressure.sweep import PLOT, Point, sweep
+from rabbitmq import RabbitMQ
 from replication.figures import machine, replace_section
 
 Cluster = Headrace | RabbitMQ

@@ -9,7 +9,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -20,10 +19,6 @@ from headrace_broker.cli.local_cluster import LocalCluster
 NODE_COUNT: Final = 3
 START_SECONDS_MAX: Final = 120  # a broker that needs longer is reported as not starting
 HEADRACE_PORT: Final = 20672  # AMQP port of the first node
-RABBIT_PORT: Final = 26672  # likewise
-DISTRIBUTION_OFFSET: Final = 100  # AMQP 26672 -> Erlang distribution 26772
-EPMD_OFFSET: Final = -303  # AMQP 26672 -> epmd 26369
-RABBIT_BIN: Final = Path("/usr/lib/rabbitmq/bin")
 
 
 class PeerError(Exception):
@@ -67,11 +62,6 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def is_erlang(pid: int) -> bool:
-    """Tell whether a process is an Erlang machine."""
-    return Path(f"/proc/{pid}/comm").read_text().strip() == "beam.smp"
-
-
 class Headrace:
     """Three Headrace nodes, driven by the project's own `headrace cluster`.
 
@@ -82,6 +72,7 @@ class Headrace:
     """
 
     name = "headrace"
+    load = "amqpload"
 
     def __init__(
         self, directory: Path, base_port: int = HEADRACE_PORT, command: Path | None = None
@@ -146,99 +137,3 @@ def report(section: str, write: bool, measure: Callable[[Headrace], list[str]]) 
     if write:
         replace_section(section, text)
     return 0
-
-
-class RabbitMQ:
-    """Three nodes of Debian's rabbitmq-server with an epmd of their own."""
-
-    name = "rabbitmq"
-
-    def __init__(self, directory: Path, base_port: int = RABBIT_PORT) -> None:
-        self.directory = directory
-        self.ports = [base_port + number for number in range(NODE_COUNT)]
-        self._epmd_port = str(base_port + EPMD_OFFSET)
-        self._servers: list[subprocess.Popen[bytes]] = []
-        if not (RABBIT_BIN / "rabbitmq-server").exists():
-            raise PeerError("rabbitmq-server is not installed: apt-get install rabbitmq-server")
-
-    def _env(self, number: int) -> dict[str, str]:
-        home = self.directory / f"r{number}"
-        return {
-            "PATH": os.environ["PATH"],
-            "HOME": str(self.directory),
-            "LANG": "C.UTF-8",
-            "ERL_EPMD_PORT": self._epmd_port,
-            "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODENAME": f"bench{number}@localhost",
-            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODE_PORT": str(self.ports[number]),
-            "RABBITMQ_DIST_PORT": str(self.ports[number] + DISTRIBUTION_OFFSET),
-            "RABBITMQ_MNESIA_BASE": str(home / "db"),
-            "RABBITMQ_LOG_BASE": str(home / "log"),
-            "RABBITMQ_PID_FILE": str(home / "pid"),
-            "RABBITMQ_ENABLED_PLUGINS_FILE": str(home / "plugins"),
-            "RABBITMQ_CONF_ENV_FILE": str(home / "no-env.conf"),
-            "RABBITMQ_CONFIG_FILE": str(home / "rabbitmq.conf"),
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
-        }
-
-    def _ctl(self, number: int, *args: str) -> str:
-        return run([str(RABBIT_BIN / "rabbitmqctl"), "-q", *args], self._env(number))
-
-    def _is_up(self, number: int) -> bool:
-        try:
-            self._ctl(number, "await_startup", "--timeout", "20")
-        except PeerError:
-            return False
-        return True
-
-    def start(self) -> None:
-        """Start on an empty data directory and join the nodes."""
-        shutil.rmtree(self.directory, ignore_errors=True)
-        for number in range(NODE_COUNT):
-            home = self.directory / f"r{number}"
-            home.mkdir(parents=True)
-            (home / "plugins").write_text("[].\n")
-            (home / "rabbitmq.conf").write_text("disk_free_limit.absolute = 50MB\n")
-            log = (home / "out").open("wb")
-            server = [str(RABBIT_BIN / "rabbitmq-server")]
-            env = self._env(number)
-            self._servers.append(subprocess.Popen(server, env=env, stdout=log, stderr=log))
-        for number in range(NODE_COUNT):
-            wait_until(f"rabbitmq node {number}", partial(self._is_up, number))
-        for number in range(1, NODE_COUNT):
-            self._ctl(number, "stop_app")
-            self._ctl(number, "join_cluster", "bench0@localhost")
-            self._ctl(number, "start_app")
-
-    def stop(self) -> None:
-        """Stop all nodes and their epmd, and remove their data."""
-        for number in range(NODE_COUNT):
-            self._ctl(number, "stop")
-        for server in self._servers:
-            server.wait(START_SECONDS_MAX)
-        self._servers = []
-        port = self._epmd_port
-        run(["epmd", "-port", port, "-kill"], {**os.environ, "ERL_EPMD_PORT": port})
-        shutil.rmtree(self.directory, ignore_errors=True)
-
-    def pids(self) -> list[int]:
-        """Return the nodes' Erlang machines."""
-        return [
-            pid for server in self._servers for pid in descendants(server.pid) if is_erlang(pid)
-        ]
-
-    def limit_memory(self, byte_count: int) -> None:
-        """Set the memory watermark of all nodes."""
-        for number in range(NODE_COUNT):
-            self._ctl(number, "set_vm_memory_high_watermark", "absolute", str(byte_count))
-
-    def version(self) -> str:
-        """Return name and version for the report."""
-        status = subprocess.run(
-            ["dpkg-query", "-W", "-f", "${Version}", "rabbitmq-server"],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return f"rabbitmq-server {status.stdout.strip()}"
