@@ -72,7 +72,7 @@ LOG: Final = logging.getLogger("headrace.raft")
 # sync take 5.5 to 8 ms at the default of 5 ms. At 0.1 ms the threads take the interpreter from
 # each other so often that commits become a tenth slower and throughput falls by a third.
 SWITCH_INTERVAL_S: Final = 1e-3
-GC_THRESHOLDS: Final = (20_000, 20, 100)  # by default half the time of creating groups is lost
+GC_THRESHOLDS: Final = (20_000, 3)  # by default half the time of creating groups is lost
 
 
 class RaftNode(GroupQueries, NodeStanding):

@@ -68,8 +68,10 @@ class Garbage:
 
     With 10,000 queues a search of everything takes more than a second, in which the node sends
     nothing, and its peers take it for down. A heap of more than `GARBAGE_OBJECTS` is therefore put
-    aside when it was searched, and further searches pass what has come since. All is searched again
-    when memory becomes scarce or has doubled, which bounds what old objects can leave behind.
+    aside when it was searched, and further searches pass what has come since, as soon as that is
+    worth one. All is searched again when memory has doubled, by `GARBAGE_WHOLE_BYTES` at least,
+    when it becomes scarce, and whenever it grows by `GARBAGE_GROWN_BYTES` while it is, which bounds
+    what old objects can leave behind.
     """
 
     def __init__(
@@ -122,15 +124,23 @@ class Garbage:
 
     def _is_whole_due(self, used: int, now_us: int) -> bool:
         last = self._last_whole
-        grown = used - last.used >= max(limits.GARBAGE_GROWN_BYTES, last.used)
-        if not grown and not self._is_scarce:
+        least = max(limits.GARBAGE_GROWN_BYTES, last.used)
+        if self._stage > 0:
+            least = limits.GARBAGE_GROWN_BYTES
+        elif self._is_large:
+            least = max(limits.GARBAGE_WHOLE_BYTES, last.used)
+        if used - last.used < least and not self._is_scarce:
             return False
         return now_us - last.over_us >= limits.GARBAGE_GROWN_PARTS * last.took_us
 
     def _is_due(self, used: int, now_us: int) -> bool:
         last = self._last
-        grown = self._stage > 0 or used - last.used >= limits.GARBAGE_GROWN_BYTES
-        parts = limits.GARBAGE_GROWN_PARTS if grown else limits.GARBAGE_PARTS
+        if self._is_large and used:
+            parts = limits.GARBAGE_NEW_PARTS
+        elif self._stage > 0 or used - last.used >= limits.GARBAGE_GROWN_BYTES:
+            parts = limits.GARBAGE_GROWN_PARTS
+        else:
+            parts = limits.GARBAGE_PARTS
         if now_us - last.over_us < parts * last.took_us:
             return False
         return self._heap.young_passes() >= limits.GARBAGE_YOUNG_PASSES
@@ -144,11 +154,13 @@ class Garbage:
         if whole:
             self._last_whole = self._last
             self._is_scarce = False
+            if self._last.took_us <= limits.GARBAGE_SHORT_SECONDS * 1_000_000:
+                self._is_large = False
             self._put_aside_if_large()
         else:
             self._heap.put_aside()
 
     def _put_aside_if_large(self) -> None:
-        self._is_large = self._heap.count() > limits.GARBAGE_OBJECTS
+        self._is_large = self._is_large or self._heap.count() > limits.GARBAGE_OBJECTS
         if self._is_large:
             self._heap.put_aside()

@@ -11,8 +11,11 @@ import pytest
 from headrace_broker.model.limits import (
     GARBAGE_GROWN_BYTES,
     GARBAGE_GROWN_PARTS,
+    GARBAGE_NEW_PARTS,
     GARBAGE_OBJECTS,
     GARBAGE_PARTS,
+    GARBAGE_SHORT_SECONDS,
+    GARBAGE_WHOLE_BYTES,
     GARBAGE_YOUNG_PASSES,
 )
 from headrace_broker.runtime.alarm.garbage import NEVER, Garbage, Heap
@@ -25,9 +28,10 @@ class World(Heap):
     """A process: its memory, its clock and its heap."""
 
     def __init__(self, objects: int = GARBAGE_OBJECTS + 1) -> None:
-        self.used = 1 << 30
+        self.used = 2 << 30
         self.stage = 0
         self.now_us = 0
+        self.whole_took_us = WHOLE_TOOK_US
         self.passes = GARBAGE_YOUNG_PASSES
         self.objects = objects
         self.aside = False  # whether any were put aside
@@ -38,7 +42,7 @@ class World(Heap):
     def search(self) -> None:
         self.searches += 1
         self.whole_searches += not self.aside
-        self.now_us += TOOK_US if self.aside else WHOLE_TOOK_US
+        self.now_us += TOOK_US if self.aside else self.whole_took_us
 
     def put_aside(self) -> None:
         self.aside = True
@@ -75,8 +79,8 @@ def world() -> World:
     return found
 
 
-def test_a_search_rests_for_a_multiple_of_what_it_took(world):
-    assert world.look_in(GARBAGE_PARTS * TOOK_US - 1) == 0
+def test_what_has_come_is_searched_soon_where_the_rest_is_put_aside(world):
+    assert world.look_in(GARBAGE_NEW_PARTS * TOOK_US - 1) == 0
     assert world.look_in(1) == 1
     assert world.whole_searches == 0
 
@@ -86,21 +90,27 @@ def test_no_search_where_little_has_come_to_stay(world):
     assert world.look_in(1 << 40) == 0
 
 
-def test_memory_that_grew_is_searched_sooner(world):
+def test_memory_that_grew_is_searched_sooner():
+    world = World(GARBAGE_OBJECTS)
+    assert world.look_in(0) == 1
     world.used += GARBAGE_GROWN_BYTES
-    assert world.look_in(GARBAGE_GROWN_PARTS * TOOK_US - 1) == 0
+    assert world.look_in(GARBAGE_GROWN_PARTS * WHOLE_TOOK_US - 1) == 0
     assert world.look_in(1) == 1
-    assert world.look_in(GARBAGE_GROWN_PARTS * TOOK_US) == 0
-    assert world.whole_searches == 0
+    assert world.look_in(GARBAGE_GROWN_PARTS * WHOLE_TOOK_US) == 0
+    world.stage = 1
+    assert world.look_in(0) == 1  # it became scarce
+    assert world.look_in(GARBAGE_GROWN_PARTS * WHOLE_TOOK_US) == 1
 
 
 def test_everything_is_searched_once_when_memory_becomes_scarce(world):
     world.stage = 1
     assert world.whole_in(0) == 1
-    assert world.look_in(GARBAGE_GROWN_PARTS * WHOLE_TOOK_US - 1) == 0
+    assert world.look_in(GARBAGE_NEW_PARTS * WHOLE_TOOK_US - 1) == 0
     assert world.look_in(1) == 1
-    assert world.look_in(GARBAGE_GROWN_PARTS * TOOK_US) == 1
-    assert world.whole_searches == 1
+    assert world.whole_in(1 << 40) == 0
+    world.used += GARBAGE_GROWN_BYTES
+    assert world.whole_in(0) == 1
+    assert world.whole_in(1 << 40) == 0
     world.stage = 0
     assert world.whole_in(1 << 40) == 0
     world.stage = 2
@@ -129,12 +139,33 @@ def test_search_of_everything_rests_for_a_multiple_of_what_it_took(world):
 
 def test_little_memory_is_not_searched_as_a_whole_for_having_doubled():
     world = World()
-    world.used = GARBAGE_GROWN_BYTES // 2
+    world.used = GARBAGE_WHOLE_BYTES // 2
     world.garbage.caught_up()
-    world.used += GARBAGE_GROWN_BYTES - 1
+    world.used += GARBAGE_WHOLE_BYTES - 1
     assert world.whole_in(1 << 40) == 0
     world.used += 1
     assert world.whole_in(1 << 40) == 1
+
+
+def test_few_objects_are_searched_when_memory_has_grown_whatever_has_come_to_stay():
+    world = World(GARBAGE_OBJECTS)
+    world.used = GARBAGE_GROWN_BYTES
+    world.passes = 0
+    world.garbage.caught_up()
+    assert world.look_in(1 << 40) == 0
+    world.used += GARBAGE_GROWN_BYTES
+    assert world.whole_in(0) == 1
+
+
+def test_a_heap_that_is_small_again_is_put_aside_no_more(world):
+    world.objects = GARBAGE_OBJECTS
+    world.stage = 1
+    assert world.whole_in(0) == 1  # which took long: they are not counted
+    assert world.aside
+    world.whole_took_us = int(GARBAGE_SHORT_SECONDS * 1_000_000)
+    world.used += GARBAGE_GROWN_BYTES
+    assert world.whole_in(1 << 40) == 1
+    assert not world.aside
 
 
 def test_everything_is_searched_each_time_while_it_is_not_much():
