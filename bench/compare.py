@@ -23,7 +23,7 @@ from typing import Final, Protocol
 
 from comparison import Figures, Samples, Scenario, plot, report
 from nats import NATS_PORT, Nats
-from peers import HEADRACE_PORT, Headrace, PeerError
+from peers import HEADRACE_PORT, Headrace, PeerError, run
 from rabbitmq import LaterRabbitMQ, RabbitMQ
 from replication.figures import replace_section
 
@@ -55,6 +55,8 @@ SCENARIOS: Final = [
 class Peer(Protocol):
     """Three nodes of a broker.
 
+    Its methods raise PeerError; `stop` has ended all processes then, also after half a start.
+
     Attributes:
         name: in tables and options.
         load: name of the load generator.
@@ -80,6 +82,10 @@ class Before(Headrace):
 
     name = "before"
 
+    def version(self) -> str:
+        """Return name, version and place for the report."""
+        return f"{super().version()} at {self._command[0]}"
+
 
 def build_load_generator(directory: Path, name: str = "amqpload") -> Path:
     """Compile a load generator and return the program.
@@ -91,9 +97,12 @@ def build_load_generator(directory: Path, name: str = "amqpload") -> Path:
     source = str(HERE / f"{name}.c")
     libraries = [*LIBRARIES[name], "-lpthread", "-lm"]
     command = ["cc", "-O2", "-D_GNU_SOURCE", "-o", str(program), source, *libraries]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise PeerError(f"cannot build {name} (apt-get install librabbitmq-dev):\n{done.stderr}")
+    try:
+        run(command, dict(os.environ))
+    except PeerError as error:
+        raise PeerError(
+            f"cannot build {name} (apt-get install librabbitmq-dev): {error}"
+        ) from error
     return program
 
 
@@ -160,15 +169,16 @@ class Comparison:
         """Run all scenarios on a fresh cluster; what fails is noted, and the others go on."""
         try:
             peer.start()
-        except PeerError as error:
-            self.problems.append(f"{peer.name} does not start: {error}")
-            return
-        try:
             for number, scenario in enumerate(self._chosen):
                 if scenario.confirms or peer.load == "amqpload":
                     self._measure(peer, scenario, f"s{number}", title)
+        except PeerError as error:
+            self.problems.append(f"{peer.name} does not start: {error}")
         finally:
-            peer.stop()
+            try:
+                peer.stop()
+            except PeerError as error:
+                self.problems.append(f"{peer.name} does not stop in order: {error}")
 
     def _measure(self, peer: Peer, scenario: Scenario, prefix: str, title: str) -> None:
         program = self._programs[peer.load]
@@ -196,6 +206,8 @@ def main() -> int:
     parser.add_argument("--before", type=Path, help="`headrace` of another build")
     parser.add_argument("--write", action="store_true", help="write bench/RESULTS.md and the chart")
     options = parser.parse_args()
+    if options.write and (options.only or options.peers):
+        parser.error("--write: a part would take the place of the whole in bench/RESULTS.md")
     parts = [part for part in options.only.split(",") if part]
     chosen = [s for s in SCENARIOS if not parts or any(p in s.name for p in parts)]
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as work:

@@ -11,13 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from peers import NODE_COUNT, PeerError, run, wait_until
+from peers import NODE_COUNT, PeerError, end_all, run, wait_until
 
 NATS_PORT: Final = 27422  # of clients at the first node
 ROUTE_OFFSET: Final = 100  # clients at 27422 -> other nodes at 27522
 HEALTH_OFFSET: Final = 200
 DEFAULT_SYNC: Final = "2m"
-STOP_SECONDS_MAX: Final = 30
 
 
 class Nats:
@@ -67,6 +66,9 @@ cluster {{
 """
 
     def _is_up(self, number: int) -> bool:
+        if self._servers[number].poll() is not None:
+            log = (self.directory / f"{number}.log").read_text()
+            raise PeerError(f"nats-server {number} ended: {log[-500:]}")
         health = http.client.HTTPConnection("127.0.0.1", self.ports[number] + HEALTH_OFFSET)
         try:
             health.request("GET", "/healthz")
@@ -93,9 +95,8 @@ cluster {{
         """Stop all nodes and remove their data."""
         for server in self._servers:
             server.terminate()
-        for server in self._servers:
-            server.wait(STOP_SECONDS_MAX)
-        self._servers = []
+        servers, self._servers = self._servers, []
+        end_all(servers)
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def pids(self) -> list[int]:

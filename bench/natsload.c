@@ -1,7 +1,7 @@
 /* A load generator for NATS JetStream that speaks its text protocol itself: P publishers (window W of
  * unacknowledged publishes), C consumers that share the push consumers of Q work-queue streams with R
  * replicas. Takes the arguments of amqpload and prints the same JSON line.
- * cc -O2 -o natsload natsload.c -lpthread -lm */
+ * cc -O2 -D_GNU_SOURCE -o natsload natsload.c -lpthread -lm */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -175,6 +175,7 @@ static int next_message(Link* link, Message* message) {
 static int ask(Link* link, const char* subject, const char* json, char* answer, size_t room) {
   static int asked;
   char head[512];
+  snprintf(answer, room, "the connection broke");
   snprintf(head, sizeof head, "SUB _ask.%d %d\r\nPUB %s _ask.%d %zu\r\n", asked, 9000 + asked,
            subject, asked, strlen(json));
   put_text(link, head);
@@ -366,8 +367,12 @@ int main(int count, char** words) {
   atomic_store(&stop_pub, 1);
   for (int i = 0; i < P; i++)
     pthread_join(publishers[i], 0);
-  for (long long end = now_ns() + 5000000000LL; C && received < confirmed && now_ns() < end;)
+  long seen = -1;
+  for (long long end = now_ns(); C && received < confirmed && now_ns() < end + 5000000000LL;) {
+    if (received != seen) /* a backlog that shrinks is waited for */
+      seen = received, end = now_ns();
     usleep(50000);
+  }
   atomic_store(&stop_con, 1);
   for (int i = 0; i < C; i++)
     pthread_join(consumers[i], 0);

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ from headrace_broker.cli.local_cluster import LocalCluster
 
 NODE_COUNT: Final = 3
 START_SECONDS_MAX: Final = 120  # a broker that needs longer is reported as not starting
+STOP_SECONDS_MAX: Final = 60  # a process that needs longer to stop is killed
 HEADRACE_PORT: Final = 20672  # AMQP port of the first node
 
 
@@ -35,9 +37,30 @@ def run(args: list[str], env: dict[str, str], seconds: int = START_SECONDS_MAX) 
         done = subprocess.run(args, env=env, capture_output=True, text=True, timeout=seconds)
     except subprocess.TimeoutExpired as late:
         raise PeerError(f"{args[0]} took more than {seconds} s") from late
+    except OSError as error:
+        raise PeerError(f"{args[0]} cannot be run: {error}") from error
     if done.returncode != 0:
         raise PeerError(f"{' '.join(args)} failed:\n{done.stdout}{done.stderr}")
     return done.stdout
+
+
+def end_all(servers: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Wait for the end of processes that were told to stop; kill the others.
+
+    Raises:
+        PeerError: some had to be killed.
+    """
+    killed = 0
+    for server in servers:
+        try:
+            server.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            for pid in reversed(descendants(server.pid)):
+                os.kill(pid, signal.SIGKILL)
+            server.wait()
+            killed += 1
+    if killed:
+        raise PeerError(f"{killed} processes had to be killed")
 
 
 def wait_until(what: str, check: Callable[[], bool]) -> None:

@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from peers import NODE_COUNT, START_SECONDS_MAX, PeerError, descendants, run, wait_until
+from peers import NODE_COUNT, PeerError, descendants, end_all, run, wait_until
 
 RABBIT_PORT: Final = 26672  # AMQP port of the first node
-TREE_PORT: Final = 25672  # likewise, of the later Debian's
+TREE_PORT: Final = 24672  # likewise, of the later Debian's
 DISTRIBUTION_OFFSET: Final = 100  # AMQP 26672 -> Erlang distribution 26772
 EPMD_OFFSET: Final = -303  # AMQP 26672 -> epmd 26369
 RABBIT_BIN: Final = Path("/usr/lib/rabbitmq/bin")
@@ -115,15 +115,19 @@ class RabbitMQ:
 
     def stop(self) -> None:
         """Stop all nodes and their epmd, and remove their data."""
-        for number in range(NODE_COUNT):
-            self._ctl(number, "stop")
-        for server in self._servers:
-            server.wait(START_SECONDS_MAX)
-        self._servers = []
+        servers, self._servers = self._servers, []
         port = self._epmd_port
-        command = self._command("epmd", "-port", port, "-kill")
-        run(command, {**os.environ, "ERL_EPMD_PORT": port})
-        shutil.rmtree(self.directory, ignore_errors=True)
+        try:
+            for number, server in enumerate(servers):
+                if server.poll() is None:
+                    self._ctl(number, "stop")
+        finally:
+            try:
+                end_all(servers)
+            finally:
+                command = self._command("epmd", "-port", port, "-kill")
+                run(command, {**os.environ, "ERL_EPMD_PORT": port})
+                shutil.rmtree(self.directory, ignore_errors=True)
 
     def pids(self) -> list[int]:
         """Return the nodes' Erlang machines."""
@@ -162,13 +166,17 @@ class LaterRabbitMQ(RabbitMQ):
     def _prepare(self) -> None:
         if os.geteuid() != 0:
             raise PeerError("only root can run a later Debian in a tree of its own")
-        if (self._tree / RABBIT_BIN.relative_to("/") / "rabbitmq-server").exists():
+        if self._tree.exists():
             return
         if shutil.which("debootstrap") is None:
             raise PeerError("debootstrap is not installed: apt-get install debootstrap")
-        self._tree.mkdir(parents=True, exist_ok=True)
-        what = ("--variant=minbase", "--include=rabbitmq-server", LATER_DEBIAN)
-        run(["debootstrap", *what, str(self._tree), mirror()], dict(os.environ), TREE_SECONDS_MAX)
+        part = self._tree.with_suffix(".part")
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        make = ("unshare", "--mount", "debootstrap", "--variant=minbase")
+        what = ("--include=rabbitmq-server", LATER_DEBIAN, str(part), mirror())
+        run([*make, *what], dict(os.environ), TREE_SECONDS_MAX)
+        part.rename(self._tree)
 
     def _command(self, program: str, *args: str) -> list[str]:
         return ["unshare", "--mount", "sh", "-c", ENTER, str(self._tree), program, *args]
@@ -184,10 +192,9 @@ class LaterRabbitMQ(RabbitMQ):
 
 def mirror() -> str:
     """Return the first Debian mirror that apt is configured with."""
-    lists = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))]
-    for each in lists:
-        text = each.read_text() if each.exists() else ""
-        found = re.search(r"^(?:URIs:|deb(?: \[.*\])?)\s+(\S+)", text, re.MULTILINE)
-        if found is not None:
+    more = sorted(Path("/etc/apt/sources.list.d").glob("*"))
+    for each in (Path("/etc/apt/sources.list"), *more):
+        text = each.read_text() if each.suffix in (".list", ".sources") and each.exists() else ""
+        for found in re.finditer(r"^(?:URIs:|deb\s).*?(https?://\S+/debian)/?(?:\s|$)", text, re.M):
             return found[1]
     return MIRROR
