@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
+#include "latency.h"
 static int ports[16], nports, P = 1, C = 1, Q = 1, size = 100, W = 1000, prefetch = 1000,
                               acke = 100, dur = 10, warm = 2;
 static double rate = 0;
@@ -20,42 +20,7 @@ static long total = 0;
 static const char *qtype = "quorum", *prefix = "load";
 static int durable = 1, declare = 1;
 static atomic_long sent, confirmed, nacked, received, errors;
-static atomic_int stop_pub, stop_con, measuring;
-static long long now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
-#define HB 4000
-static atomic_long hist[2][HB]; /* log buckets: [0] end-to-end, [1] confirm */
-static void rec(int k, long long ns) {
-  if (!atomic_load(&measuring))
-    return;
-  double us = ns / 1000.0;
-  int b = 0;
-  if (us > 1) {
-    b = (int)(__builtin_log2(us) * 100);
-  }
-  if (b >= HB)
-    b = HB - 1;
-  if (b < 0)
-    b = 0;
-  atomic_fetch_add_explicit(&hist[k][b], 1, memory_order_relaxed);
-}
-static double pct(int k, double p) {
-  long tot = 0;
-  for (int i = 0; i < HB; i++)
-    tot += hist[k][i];
-  if (!tot)
-    return -1;
-  long acc = 0;
-  for (int i = 0; i < HB; i++) {
-    acc += hist[k][i];
-    if (acc >= tot * p)
-      return __builtin_exp2(i / 100.0) / 1000.0;
-  }
-  return -1;
-}
+static atomic_int stop_pub, stop_con;
 static void die(const char* w, amqp_rpc_reply_t r) {
   fprintf(
       stderr, "error: %s type=%d lib=%s", w, r.reply_type,
@@ -174,11 +139,11 @@ static void* pub(void* a) {
             long long n = now_ns();
             if (m->multiple || m->delivery_tag == 0) {
               for (long k = acked + 1; k <= (long)m->delivery_tag; k++)
-                rec(1, n - ts[k % ring]);
+                record(1, n - ts[k % ring]);
               atomic_fetch_add(&confirmed, (long)m->delivery_tag - acked);
               acked = m->delivery_tag;
             } else {
-              rec(1, n - ts[m->delivery_tag % ring]);
+              record(1, n - ts[m->delivery_tag % ring]);
               atomic_fetch_add(&confirmed, 1);
               if ((long)m->delivery_tag > acked)
                 acked++;
@@ -255,7 +220,7 @@ static void* con(void* a) {
     long long t;
     if (e.message.body.len >= 8) {
       memcpy(&t, e.message.body.bytes, 8);
-      rec(0, now_ns() - t);
+      record(0, now_ns() - t);
     }
     last = e.delivery_tag;
     pend++;
@@ -301,8 +266,8 @@ static int run_total(pthread_t* tp, pthread_t* tc) {
   printf(
       "{\"confirmed_s\":%.0f,\"received_s\":%.0f,\"confirm_ms_p50\":%.2f,\"confirm_ms_p99\":%.2f,"
       "\"confirm_ms_max\":%.2f,\"sent\":%ld,\"confirmed\":%ld,\"nacked\":%ld,\"received\":%ld,\"errors\":%ld}\n",
-      P ? confirmed / publishing : 0, C ? received / receiving : 0, pct(1, .5), pct(1, .99),
-      pct(1, 1), (long)sent, (long)confirmed, (long)nacked, (long)received, (long)errors);
+      P ? confirmed / publishing : 0, C ? received / receiving : 0, percentile(1, .5), percentile(1, .99),
+      percentile(1, 1), (long)sent, (long)confirmed, (long)nacked, (long)received, (long)errors);
   return errors ? 1 : 0;
 }
 int main(int n, char** v) {
@@ -411,8 +376,8 @@ int main(int n, char** v) {
       "{\"sent_s\":%.0f,\"confirmed_s\":%.0f,\"received_s\":%.0f,\"min_received_s\":%.0f,\"min_"
       "sent_s\":%.0f,\"e2e_ms_p50\":%.2f,\"e2e_ms_p99\":%.2f,\"confirm_ms_p50\":%.2f,\"confirm_ms_"
       "p99\":%.2f,\"sent\":%ld,\"confirmed\":%ld,\"nacked\":%ld,\"received\":%ld,\"errors\":%ld}\n",
-      (s1 - s0) / el, (f1 - f0) / el, (r1 - r0) / el, minr, mins, pct(0, .5), pct(0, .99),
-      pct(1, .5), pct(1, .99), (long)sent, (long)confirmed, (long)nacked, (long)received,
+      (s1 - s0) / el, (f1 - f0) / el, (r1 - r0) / el, minr, mins, percentile(0, .5), percentile(0, .99),
+      percentile(1, .5), percentile(1, .99), (long)sent, (long)confirmed, (long)nacked, (long)received,
       (long)errors);
   return errors ? 1 : 0;
 }

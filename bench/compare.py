@@ -55,7 +55,7 @@ SCENARIOS: Final = [
 class Peer(Protocol):
     """Three nodes of a broker.
 
-    Its methods raise PeerError; `stop` has ended all processes then, also after half a start.
+    Its methods raise PeerError; `stop` is called after half a start too.
 
     Attributes:
         name: in tables and options.

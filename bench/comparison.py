@@ -62,7 +62,7 @@ def report(
     """
     lines = [
         f"{', '.join(versions.values())}; three nodes each, in turn, {machine()},",
-        f"load generator included; medians of {rounds} rounds.",
+        f"load generator included; medians of the rounds that went well, of {rounds}.",
         "",
         *(f"- Not measured: {_first_line(problem)}" for problem in problems),
         *([""] if problems else []),

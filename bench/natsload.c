@@ -13,39 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
+#include "latency.h"
 
 static int ports[16], nports, P = 1, C = 1, Q = 1, size = 100, W = 1000, prefetch = 1000;
 static int dur = 10, warm = 2, replicas = 3;
 static const char* prefix = "load";
 static atomic_long sent, confirmed, received, errors;
-static atomic_int stop_pub, stop_con, measuring;
-
-static long long now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
-
-#define BUCKETS 4000
-static atomic_long hist[2][BUCKETS]; /* by log2 of microseconds, times 100: [0] end-to-end, [1] confirm */
-static void record(int kind, long long ns) {
-  if (!atomic_load(&measuring))
-    return;
-  double us = ns / 1000.0;
-  int b = us > 1 ? (int)(__builtin_log2(us) * 100) : 0;
-  atomic_fetch_add_explicit(&hist[kind][b < BUCKETS ? b : BUCKETS - 1], 1, memory_order_relaxed);
-}
-static double percentile(int kind, double share) {
-  long all = 0, seen = 0;
-  for (int i = 0; i < BUCKETS; i++)
-    all += hist[kind][i];
-  for (int i = 0; all && i < BUCKETS; i++)
-    if ((seen += hist[kind][i]) >= all * share)
-      return __builtin_exp2(i / 100.0) / 1000.0;
-  return -1;
-}
+static atomic_int stop_pub, stop_con;
 
 /* Connections */
 

@@ -40,6 +40,7 @@ ELSEWHERE: Final = "elsewhere"  # another node decides
 WAITING: Final = "waiting"
 EVEN: Final = "even"
 MOVING: Final = "moving"
+GIVER_QUESTIONS_MAX: Final = 3  # to one node about what it could hand over, each for more
 
 log = logging.getLogger("headrace.cluster")
 
@@ -248,11 +249,12 @@ class LeaderBalance:
     async def _given_by(self, node: int, question: Leads, at_once: int) -> list[Movable] | None:
         """Return queues that a node could hand over; None where it does not answer.
 
-        A node of release 0.2.0 answers with the first of all that it leads, whatever is asked: then
-        it is asked for all.
+        A node of release 0.2.0 answers with the first of all that it leads, whatever is asked:
+        where some do not fit, it is asked for all.
         """
         found: list[Movable] = []
-        for rows_max in (at_once, at_once + len(self._rests), LISTING_ROWS_MAX):
+        rows_max = at_once
+        for _ in range(GIVER_QUESTIONS_MAX):
             rows = await self._operations.movable(node, question, rows_max)
             if rows is None:
                 return None
@@ -260,6 +262,8 @@ class LeaderBalance:
             found = [each for each in fitting if each.led.group not in self._rests]
             if len(found) >= at_once or len(rows) < rows_max:
                 break
+            is_older = len(fitting) < len(rows)
+            rows_max = LISTING_ROWS_MAX if is_older else at_once + len(self._rests)
         return found
 
     async def _hand_over_all(self, moves: list[Handover]) -> None:

@@ -19,6 +19,7 @@ from headrace_broker.model.limits import (
     GARBAGE_YOUNG_PASSES,
 )
 from headrace_broker.runtime.alarm.garbage import NEVER, Garbage, Heap
+from headrace_raftlog.node.node import GC_THRESHOLDS
 
 TOOK_US = 50_000
 WHOLE_TOOK_US = 2_000_000
@@ -193,6 +194,22 @@ def test_everything_is_searched_each_time_where_memory_is_not_known(world):
     assert world.whole_in(1 << 40) == 1
     assert world.look_in(GARBAGE_PARTS * WHOLE_TOOK_US - 1) == 0
     assert world.whole_in(1) == 1
+
+
+def test_a_node_that_starts_lets_the_interpreter_begin_no_search_of_all() -> None:
+    before = gc.get_threshold()
+
+    async def look() -> None:
+        garbage = Garbage(World(), Heap())
+        garbage.start()
+        try:
+            gc.set_threshold(*GC_THRESHOLDS)  # as a RaftNode does when it starts
+            assert gc.get_threshold() == (*GC_THRESHOLDS, NEVER)
+        finally:
+            garbage.stop()
+
+    asyncio.run(look())
+    assert gc.get_threshold() == before
 
 
 class Cycle:
