@@ -51,9 +51,11 @@ class Form:
         return field
 
     def delete(self) -> None:
+        """Delete what the form shows, and wait until the focus is somewhere again."""
         self.dialog.locator("button", has_text="Delete").click()
         self.page.locator("dialog[open] button.danger[type=submit]").click()
         self.dialog.wait_for(state="detached")
+        self.page.locator("main button:focus").wait_for()
 
 
 def begin(page: Any, word: str) -> Form:

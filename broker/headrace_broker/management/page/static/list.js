@@ -81,9 +81,13 @@ export class ListView {
     return Promise.all(this.lists.map((list) => list.load()));
   }
 
-  /** Show what was changed; where a row has gone, so has what had the focus. */
+  /**
+   * Show what was changed; where a row has gone, so has what had the focus.
+   *
+   * Nothing scrolls for that: somebody may be about to click on another row by then.
+   */
   async changed(list, removed) {
     await this.load();
-    if (removed) list.add?.focus();
+    if (removed && document.activeElement === document.body) list.add?.focus({ preventScroll: true });
   }
 }
