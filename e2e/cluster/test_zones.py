@@ -1,4 +1,4 @@
-"""Replicas of queues on real nodes in zones, and on several hosts."""
+"""Replicas of queues, and the catalog's voters, on real nodes in zones and on several hosts."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ HOSTS: Final = {1: "127.0.0.1", 2: "127.0.0.1", 3: "127.0.0.2", 4: "127.0.0.2", 
 HEADRACE: Final = (sys.executable, "-m", "headrace_broker.cli")
 
 
-def zoned(directory: Path) -> Cluster:
-    """Return a cluster whose nodes are in ZONES, not started yet."""
-    cluster = Cluster(directory, len(ZONES))
+def zoned(directory: Path, zones: dict[str, str]) -> Cluster:
+    """Return a cluster whose nodes are in zones, not started yet."""
+    cluster = Cluster(directory, len(zones))
     cluster.local.nodes = tuple(
-        msgspec.structs.replace(node, zone=ZONES[node.name]) for node in cluster.local.nodes
+        msgspec.structs.replace(node, zone=zones[node.name]) for node in cluster.local.nodes
     )
     return cluster
 
 
-def rows(cluster: Cluster, path: str) -> list[dict[str, Any]]:
-    """Return what n1 answers to a request for a list."""
-    answer = cluster.node("n1").api.request("GET", path)
+def rows(cluster: Cluster, path: str, name: str = "n1") -> list[dict[str, Any]]:
+    """Return what a node answers to a request for a list."""
+    answer = cluster.node(name).api.request("GET", path)
     assert answer.status == 200, answer
     return list(answer.body)
 
@@ -45,7 +45,7 @@ def wait_zones(cluster: Cluster, zones: dict[str, str]) -> None:
 
 
 def test_replicas_are_spread_over_zones_and_stay_so_when_they_move(tmp_path: Path) -> None:
-    with zoned(tmp_path / "data") as cluster:
+    with zoned(tmp_path / "data", ZONES) as cluster:
         wait_zones(cluster, ZONES)
         with cluster.connect("n1") as connection:
             channel = connection.channel()
@@ -97,3 +97,27 @@ def test_replicas_are_spread_over_hosts(tmp_path: Path) -> None:
             {hosts[member] for member in row["members"]} for row in rows(cluster, "/api/queues")
         ]
         assert found == [set(HOSTS.values())] * 6
+
+
+def catalog_roles(cluster: Cluster) -> dict[str, list[str]]:
+    """Return what each node is in the catalog's log, as n4 says."""
+    found = rows(cluster, "/api/nodes", "n4")
+    return {row["name"]: [member["role"] for member in row["catalog"]] for row in found}
+
+
+def test_the_catalogs_voters_are_spread_over_zones(tmp_path: Path) -> None:
+    zones = {"n1": "a", "n2": "a", "n3": "b", "n4": "c"}  # n1, n2 and n3 vote when it is founded
+    roles = {name: ["learner" if name == "n2" else "voter"] for name in zones}
+    with zoned(tmp_path / "data", zones) as cluster:
+        wait_for("voters in all zones", lambda: catalog_roles(cluster) == roles)
+        cluster.kill("n1", "n2")
+        with cluster.connect("n3") as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            channel.queue_declare("q", durable=True, arguments={"x-queue-type": "quorum"})
+            channel.basic_publish("", "q", b"without a zone")
+        cluster.start()
+        wait_for("everybody's return", lambda: catalog_roles(cluster) == roles)
+        with cluster.connect("n2") as connection:
+            [_, _, body] = connection.channel().basic_get("q", auto_ack=True)
+        assert body == b"without a zone"

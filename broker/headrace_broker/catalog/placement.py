@@ -1,4 +1,4 @@
-"""Nodes for a new queue's replicas, and those that vote on the catalog."""
+"""Nodes for the replicas of queues."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from headrace_broker.model.definition import Node
-
-VOTERS_MAX: Final = 5  # nodes that vote on the catalog; the rest learn: two may fail at any size
 
 
 class Place(NamedTuple):
@@ -36,7 +34,7 @@ def place(
     replicas, ties by id.
 
     Args:
-        replicas: numbers of replicas by id, of each known node.
+        replicas: numbers of replicas by id, of each node there is.
         preferred: the first leader's node id, 0 for any.
         wanted: how many nodes.
         drained: nodes that are taken only where there are no others.
@@ -85,19 +83,3 @@ def lead_by_fewest(
     """Put first the node that leads the fewest queues, ties by id; drained ones only if all are."""
     first = min(members, key=lambda node: (node in drained, leads[node], node))
     return (first, *(node for node in members if node != first))
-
-
-def voters_wanted(count: int) -> int:
-    """Return how many of so many nodes vote on the catalog: an odd number of them.
-
-    Two nodes both vote, for then at least no change is lost with one of them.
-    """
-    wanted = min(count, VOTERS_MAX)
-    return wanted - 1 if wanted > 2 and wanted % 2 == 0 else wanted
-
-
-def split_members(nodes: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return which of its founders vote on the catalog and which learn: the lowest ids vote."""
-    ordered = sorted(nodes)
-    count = voters_wanted(len(ordered))
-    return tuple(ordered[:count]), tuple(ordered[count:])

@@ -227,11 +227,8 @@ class Host:
         self._mark(hosted)
         return asked
 
-    def set_members(
-        self, hosted: HostedGroup, nodes: tuple[int, ...], voter_count: i64, revision: i64
-    ) -> None:
-        """Say on which nodes a group should be, and how many of them should vote."""
-        hosted.place(nodes, voter_count, revision)
+    def placed(self, hosted: HostedGroup) -> None:
+        """Note that a group should be on other nodes now, or others of them vote."""
         self._reconciler.look_at(hosted)
         self._joiner.look_at(hosted)
 

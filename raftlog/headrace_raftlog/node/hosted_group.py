@@ -12,12 +12,7 @@ from headrace_raftlog.core.raft import RaftCore
 from headrace_raftlog.model.entry import CHECKPOINT, ENTRY_NOOP, ENTRY_NORMAL, Entry
 from headrace_raftlog.model.errors import ContradictedError
 from headrace_raftlog.model.group import CATALOG_GROUP, FOLLOWER, LEADER
-from headrace_raftlog.model.limits import (
-    DIGESTS_KEPT,
-    ENTRY_COST_BYTES,
-    VOTERS_MAX,
-    WRITING_MESSAGES_MAX,
-)
+from headrace_raftlog.model.limits import DIGESTS_KEPT, ENTRY_COST_BYTES, WRITING_MESSAGES_MAX
 from headrace_raftlog.model.membership import Membership, member_node
 from headrace_raftlog.model.message import TIMEOUT_NOW, Message
 from headrace_raftlog.model.snapshot import Snapshot
@@ -71,7 +66,8 @@ class HostedGroup:
         # node ids that the application wants it on; None while it has not said
         self.desired: tuple[int, ...] | None = None
         self.revision: i64 = 0  # of these, as the application counts
-        self.voter_count: i64 = VOTERS_MAX  # how many of these should vote
+        # which of these vote, None for as many as may
+        self.voting: tuple[int, ...] | None = None
         # by node id, members that asked this leader to be admitted; None for none
         self.joins: dict[int, int] | None = None
         self.reads: GroupReads | None = None  # reads under way, None before the first
@@ -89,12 +85,12 @@ class HostedGroup:
         self._term: i64 = 0
         self._serving = False
 
-    def place(self, nodes: tuple[int, ...], voter_count: i64, revision: i64) -> None:
+    def place(self, nodes: tuple[int, ...], voting: tuple[int, ...] | None, revision: i64) -> None:
         """Take note of where the application wants it; see `RaftNode.set_members`."""
         if revision != self.revision:
             self.joins = None  # by members of nodes that may not know it yet
         self.desired = nodes
-        self.voter_count = voter_count
+        self.voting = voting
         self.revision = revision
 
     def step(self, message: Message) -> bool:

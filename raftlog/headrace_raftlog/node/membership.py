@@ -4,8 +4,9 @@ Pure: the leader's host asks each time something changed, and proposes what it i
 is under way at a time, and each leaves the group at least as available as before:
 
 1. members that ask to join are admitted as learners, in place of an older learner of their node;
-2. learners that have the log become voters: each replaces its node's older member, or a voter whose
-   node is not wanted any more, or is added when the number of voters becomes odd or complete;
+2. learners that have the log become voters: each replaces its node's older member, one of a node
+   that is to vote no more too, or a voter whose node is not wanted any more, or is added when the
+   number of voters becomes odd or complete;
 3. what is not wanted leaves when everything that is wanted is there.
 """
 
@@ -16,7 +17,7 @@ from typing import final
 
 from mypy_extensions import i64
 
-from headrace_raftlog.model.limits import GROUP_MEMBERS_MAX, VOTERS_MAX
+from headrace_raftlog.model.limits import GROUP_MEMBERS_MAX, NODE_ID_MAX, VOTERS_MAX
 from headrace_raftlog.model.membership import Membership, member_node
 
 
@@ -33,27 +34,45 @@ class Wanted:
         return node in self.voters or node in self.learners
 
 
+def checked_nodes(
+    nodes: tuple[int, ...], voting: tuple[int, ...] | None
+) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Return node ids of a group, and of those that vote, ascending.
+
+    Raises:
+        ValueError: either is empty, too long or out of range, or `voting` is no part of `nodes`.
+    """
+    found = tuple(sorted(set(nodes)))
+    if not 1 <= len(found) <= GROUP_MEMBERS_MAX:
+        raise ValueError(f"{len(found)} nodes, a group is on 1 to {GROUP_MEMBERS_MAX}")
+    if not 1 <= found[0] <= found[-1] <= NODE_ID_MAX:
+        raise ValueError(f"nodes {found} are not all within 1 to {NODE_ID_MAX}")
+    if voting is None:
+        return found, None
+    voters = tuple(sorted(set(voting)))
+    if not 1 <= len(voters) <= VOTERS_MAX or not set(voters) <= set(found):
+        raise ValueError(f"voters {voters} are not 1 to {VOTERS_MAX} of nodes {found}")
+    return found, voters
+
+
 def wanted_nodes(
-    membership: Membership, desired: tuple[int, ...] | None, voter_count: i64 = VOTERS_MAX
+    membership: Membership, desired: tuple[int, ...] | None, voting: tuple[int, ...] | None = None
 ) -> Wanted:
     """Return where a group should be.
 
     Args:
         membership: who belongs to it now.
         desired: node ids as the application says; None: those where it is now, in their parts.
-        voter_count: how many of them should vote. Nodes that vote already go on doing so.
+        voting: which of these vote; None for as many as may, those first that do already.
     """
-    if desired is not None:
-        voting = [member_node(member) for member in membership.voters]
-        # Beyond the bound those stay that vote already; the rest receives entries.
-        ranked = sorted(set(desired), key=lambda node: (node not in voting, node))
-        staying = [node for node in ranked if node in voting]
-        count: i64 = min(max(voter_count, len(staying)), VOTERS_MAX)
-        voters = tuple(sorted(ranked[:count]))
-        return Wanted(voters, tuple(sorted(ranked[count:])))
-    voters = tuple(sorted({member_node(member) for member in membership.voters}))
-    learners = {member_node(member) for member in membership.learners} - set(voters)
-    return Wanted(voters, tuple(sorted(learners)))
+    sitting = {member_node(member) for member in membership.voters}
+    if desired is None:
+        learners = {member_node(member) for member in membership.learners} - sitting
+        return Wanted(tuple(sorted(sitting)), tuple(sorted(learners)))
+    if voting is None:  # beyond the bound, the rest receives entries
+        ranked = sorted(set(desired), key=lambda node: (node not in sitting, node))
+        voting = tuple(sorted(ranked[:VOTERS_MAX]))
+    return Wanted(voting, tuple(sorted(set(desired).difference(voting))))
 
 
 def plan(
@@ -75,18 +94,20 @@ def plan(
     learners = _admit(membership, wanted, joins)
     if learners != membership.learners:
         return Membership(membership.voters, learners)
-    promoted = [m for m in learners if m in caught_up and member_node(m) in wanted.voters]
     voting = {member_node(member) for member in membership.voters}
+    seats = voting.union(wanted.voters)
+    promoted = [m for m in learners if m in caught_up and member_node(m) in seats]
     added = [member for member in promoted if member_node(member) not in voting]
     voters = _replace_older(membership.voters, promoted)
     kept = [member for member in voters if member_node(member) in wanted.voters]
     leaving = [member for member in voters if member not in kept]
     taken = _taken(kept, leaving, added, len(wanted.voters))
     waiting = [m for m in learners if m not in promoted or (m in added and m not in taken)]
-    there = {member_node(m) for m in kept + taken} - {member_node(m) for m in waiting}
-    if kept + taken and set(wanted.voters) <= there:
+    staying = kept + taken
+    there = {member_node(m) for m in staying} - {member_node(m) for m in waiting}
+    if staying and set(wanted.voters) <= there:
         leaving = []
-        waiting = [member for member in waiting if wanted.contains(member_node(member))]
+        waiting = [m for m in learners if m not in staying and wanted.contains(member_node(m))]
     else:  # the leader's own seat goes last of all
         gone = [member for member in leaving if member != own][: len(taken)]
         leaving = [member for member in leaving if member not in gone]
@@ -96,7 +117,8 @@ def plan(
 
 def may_wait_for(membership: Membership, wanted: Wanted) -> bool:
     """Return whether a learner is about to become a voter once it has the log."""
-    return any(member_node(member) in wanted.voters for member in membership.learners)
+    seats = {member_node(member) for member in membership.voters}.union(wanted.voters)
+    return any(member_node(member) in seats for member in membership.learners)
 
 
 def _admit(membership: Membership, wanted: Wanted, joins: Mapping[int, int]) -> tuple[int, ...]:

@@ -23,14 +23,7 @@ from headrace_raftlog.model.errors import (
     ForgottenError,
 )
 from headrace_raftlog.model.group import CATALOG_GROUP
-from headrace_raftlog.model.limits import (
-    DRAIN_S,
-    GROUP_MEMBERS_MAX,
-    NODE_ID_MAX,
-    PAYLOAD_BYTES_MAX,
-    READ_BARRIER_S,
-    VOTERS_MAX,
-)
+from headrace_raftlog.model.limits import DRAIN_S, PAYLOAD_BYTES_MAX, READ_BARRIER_S
 from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.pieces import Parted, Pieces
 from headrace_raftlog.model.snapshot import SnapshotOffer
@@ -49,6 +42,7 @@ from headrace_raftlog.node.health import NodeHealth
 from headrace_raftlog.node.host import Host
 from headrace_raftlog.node.host_port import HostPort
 from headrace_raftlog.node.hosted_group import HostedGroup
+from headrace_raftlog.node.membership import checked_nodes
 from headrace_raftlog.node.options import NodeOptions
 from headrace_raftlog.node.queries import GroupQueries
 from headrace_raftlog.node.read_barriers import ReadBarriers
@@ -266,7 +260,11 @@ class RaftNode(GroupQueries, NodeStanding):
         return self._host.propose(group, data, urgent)
 
     def set_members(
-        self, group: int, nodes: tuple[int, ...], voter_count: int = VOTERS_MAX, revision: int = 0
+        self,
+        group: int,
+        nodes: tuple[int, ...],
+        voting: tuple[int, ...] | None = None,
+        revision: int = 0,
     ) -> None:
         """Say on which nodes a group should be; to be said on each of them, in any order.
 
@@ -277,20 +275,18 @@ class RaftNode(GroupQueries, NodeStanding):
         Args:
             group: incarnation id.
             nodes: node ids, 1 to GROUP_MEMBERS_MAX.
-            voter_count: how many vote, VOTERS_MAX at most: those that do already, then the first.
+            voting: which of them vote, VOTERS_MAX at most; None for as many as may, those that do
+                already and then the first. A voter that has to learn leaves, and is admitted anew.
             revision: counts up with each change of `nodes`. A leader admits no member of a node
                 that knows an earlier one only, and may have to leave first.
 
         Raises:
             KeyError: the group is not on this node.
-            ValueError: `nodes` is empty, too long or out of range.
+            ValueError: as `checked_nodes`.
         """
-        wanted = tuple(sorted(set(nodes)))
-        if not 1 <= len(wanted) <= GROUP_MEMBERS_MAX:
-            raise ValueError(f"{len(wanted)} nodes, a group is on 1 to {GROUP_MEMBERS_MAX}")
-        if not 1 <= wanted[0] <= wanted[-1] <= NODE_ID_MAX:
-            raise ValueError(f"nodes {wanted} are not all within 1 to {NODE_ID_MAX}")
-        self._host.set_members(self._hosted(group), wanted, voter_count, revision)
+        hosted = self._hosted(group)
+        hosted.place(*checked_nodes(nodes, voting), revision)
+        self._host.placed(hosted)
 
     def transfer(self, group: int, node: int) -> bool:
         """Begin to hand the leadership of a group over; proposals are BUSY meanwhile.

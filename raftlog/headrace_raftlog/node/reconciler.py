@@ -76,7 +76,7 @@ class Reconciler:
         if core.is_changing or not core.ready_to_serve or core.transferee:
             return True
         membership = core.membership
-        wanted = wanted_nodes(membership, hosted.desired, hosted.voter_count)
+        wanted = wanted_nodes(membership, hosted.desired, hosted.voting)
         joins: dict[int, int] = hosted.joins if hosted.joins is not None else {}
         caught_up = [member for member in membership.learners if core.is_caught_up(member)]
         then = plan(membership, wanted, joins, caught_up, core.member)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace_broker.catalog import command as commands
-from headrace_broker.catalog.placement import Place, lead_by_fewest, place, shares, split_members
+from headrace_broker.catalog.placement import Place, lead_by_fewest, place, shares
 from headrace_broker.catalog.result import Ok, Refused
 from headrace_broker.catalog.version import ZONES
 from headrace_broker.model.definition import Node
@@ -137,13 +136,3 @@ def test_queues_without_a_preferred_node_are_spread(driver: Any) -> None:
     assert sorted(queue.members[0] for queue in queues) == [1, 1, 2, 2, 3, 3]
     driver.do(commands.DeleteQueue("/", "q1"))
     assert driver.queue("new", "quorum", replicas=3).members[0] == queues[1].members[0]
-
-
-@pytest.mark.parametrize(
-    ("count", "voters"), [(1, 1), (2, 2), (3, 3), (4, 3), (5, 5), (6, 5), (9, 5)]
-)
-def test_odd_number_of_the_lowest_ids_votes(count, voters):
-    nodes = list(range(count, 0, -1))
-    voting, learning = split_members(nodes)
-    assert voting == tuple(range(1, voters + 1))
-    assert learning == tuple(range(voters + 1, count + 1))

@@ -390,12 +390,12 @@ def test_node_that_nobody_knew_is_announced_joins_and_votes(cluster: MakeCluster
         await c.nodes[4].wait_formed()
         c.create(7, 4, founders=ALL)
         for node in (1, 2, 3, 4):
-            c.nodes[node].set_members(7, (1, 2, 3, 4), 3)
+            c.nodes[node].set_members(7, (1, 2, 3, 4), (1, 2, 3))
         await c.ticks(lambda: c.nodes[4].members(7).learners == (c.nodes[4].member,))
         await c.propose(7, b"after")
         await c.until(lambda: b"after" in c.machines[4, 7].applied)
         for node in (1, 2, 3, 4):
-            c.nodes[node].set_members(7, (1, 3, 4), 3)
+            c.nodes[node].set_members(7, (1, 3, 4), (1, 3, 4))
 
         def replaced() -> bool:
             leader = c.leader(7)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from headrace_raftlog.model.membership import Membership, member_id
@@ -93,27 +95,61 @@ def test_plan_comes_to_an_end_from_anywhere_to_anywhere() -> None:
             assert membership == Membership(goal)
 
 
+def test_plan_comes_to_an_end_whoever_is_to_vote() -> None:
+    nodes = (1, 2, 3, 4, 5)
+    electorates = [(1,), (2, 3), (1, 2, 3), (3, 4, 5), (1, 3, 5), nodes]
+    for start, voting in product(electorates, repeat=2):
+        membership = Membership(start, tuple(set(nodes) - set(start)))
+        for _ in range(20):
+            joins = {node: node for node in nodes if not membership.contains(node)}
+            wanted = wanted_nodes(membership, nodes, voting)
+            learners = membership.learners
+            then = plan(membership, wanted, joins, learners, min(membership.voters))
+            if then is None:
+                break
+            assert len(then.voters) >= min(len(start), len(voting))
+            assert set(then.learners).isdisjoint(membership.voters), "it has to leave first"
+            membership = then
+        assert membership == Membership(voting, tuple(set(nodes) - set(voting)))
+
+
 def test_more_nodes_than_may_vote_receive_entries_instead() -> None:
     wanted = wanted_nodes(Membership((8, 9)), tuple(range(1, 11)))
     assert (wanted.voters, wanted.learners) == ((1, 2, 3, 4, 5, 8, 9), (6, 7, 10))
 
 
 @pytest.mark.parametrize(
-    ("voters", "count", "expected"),
+    ("voting", "expected"),
     [
-        ((1, 2, 3), 3, ((1, 2, 3), (4, 5))),
-        ((1, 2, 3), 5, ((1, 2, 3, 4, 5), ())),
-        ((1,), 3, ((1, 2, 3), (4, 5))),
-        ((2, 4, 5), 3, ((2, 4, 5), (1, 3))),
-        ((1, 2, 3, 4), 3, ((1, 2, 3, 4), (5,))),  # who votes is not made to learn
-        ((6, 7), 2, ((1, 2), (3, 4, 5))),
+        ((1, 2, 3), ((1, 2, 3), (4, 5))),
+        ((1, 3, 5), ((1, 3, 5), (2, 4))),
+        ((1, 2, 3, 4, 5), ((1, 2, 3, 4, 5), ())),
+        (None, ((1, 2, 3, 4, 5), ())),
     ],
 )
-def test_so_many_vote_and_those_first_that_do(
-    voters: tuple[int, ...], count: int, expected: tuple[tuple[int, ...], tuple[int, ...]]
+def test_those_vote_that_are_said_to(
+    voting: tuple[int, ...] | None, expected: tuple[tuple[int, ...], tuple[int, ...]]
 ) -> None:
-    wanted = wanted_nodes(Membership(voters), (1, 2, 3, 4, 5), count)
+    wanted = wanted_nodes(Membership((1, 2, 3)), (1, 2, 3, 4, 5), voting)
     assert (wanted.voters, wanted.learners) == expected
+
+
+def test_a_voter_that_is_to_learn_leaves_when_another_votes_and_is_admitted_again() -> None:
+    wanted = wanted_nodes(Membership((1, 2, 3), (4,)), (1, 2, 3, 4), (1, 3, 4))
+    begun = group(1, 2, 3, learners=(4,))
+    assert plan(begun, wanted, {}, (), 2) is None, "4 has not got everything yet"
+    replaced = plan(begun, wanted, {}, (4,), 2)
+    assert replaced == group(1, 3, 4)
+    assert plan(replaced, wanted, {2: 2}, (), 1) == group(1, 3, 4, learners=(2,))
+    assert plan(group(1, 3, 4, learners=(2,)), wanted, {}, (2,), 1) is None
+
+
+def test_a_voter_that_is_to_learn_may_be_replaced_by_its_node_before_it_leaves() -> None:
+    wanted = Wanted((1, 3, 4), (2,))
+    begun = group(1, 2, 3, learners=(N2, 4))
+    assert may_wait_for(group(1, 2, 3, learners=(N2,)), wanted)
+    assert plan(begun, wanted, {}, (N2,), 1) == group(1, N2, 3, learners=(4,))
+    assert plan(begun, wanted, {}, (N2, 4), 1) == group(1, 3, 4, learners=(N2,))
 
 
 def test_learners_are_bounded() -> None:

@@ -212,6 +212,9 @@ def test_members_must_be_nodes(cluster: MakeCluster) -> None:
         for nodes in ((), (0,), (1024,), tuple(range(1, 18))):
             with pytest.raises(ValueError, match="nodes"):
                 c.nodes[1].set_members(5, nodes)
+        for voting in ((), (4, 9), tuple(range(1, 9))):
+            with pytest.raises(ValueError, match="voters"):
+                c.nodes[1].set_members(5, tuple(range(1, 9)), voting)
         with pytest.raises(KeyError, match="group 9"):
             c.nodes[1].set_members(9, (1,))
         await c.stop()

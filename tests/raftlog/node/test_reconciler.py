@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.group import LEADER
-from headrace_raftlog.model.limits import JOIN_TICKS, JOINS_PER_TICK, VOTERS_MAX
+from headrace_raftlog.model.limits import JOIN_TICKS, JOINS_PER_TICK
 from headrace_raftlog.model.membership import Membership, member_id
 from headrace_raftlog.model.message import (
     APPEND,
@@ -26,7 +26,8 @@ def join(group: int, member: int = NEW, known: int = 0) -> Message:
 
 
 def wanted(world: Any, hosted: Any, nodes: tuple[int, ...], revision: int = 0) -> None:
-    world.host.set_members(hosted, nodes, VOTERS_MAX, revision)
+    hosted.place(nodes, None, revision)
+    world.host.placed(hosted)
 
 
 def lead(world: Any, group: int) -> Any:

@@ -18,9 +18,8 @@ from typing import Any, Final, Protocol, final
 import msgspec
 
 from headrace_broker.catalog import command as commands
-from headrace_broker.catalog.event import Event, NodeAdded, NodeRemoved
+from headrace_broker.catalog.event import ClusterVersionRaised, Event, NodeAdded, NodeRemoved
 from headrace_broker.catalog.machine import Catalog
-from headrace_broker.catalog.placement import split_members, voters_wanted
 from headrace_broker.catalog.proposal import (
     administrator_problem,
     command_problem,
@@ -35,6 +34,7 @@ from headrace_broker.catalog.request import (
 from headrace_broker.catalog.result import Ok, Refused, Repeated, Result, UpgradePending
 from headrace_broker.catalog.store import SNAPSHOT_VERSION
 from headrace_broker.catalog.version import CATALOG_VERSION
+from headrace_broker.catalog.voters import catalog_voters, split_members
 from headrace_broker.model.build_info import VERSION
 from headrace_broker.model.definition import Binding, Node
 from headrace_broker.model.limits import CATALOG_COMMAND_BYTES_MAX, CATALOG_REQUESTS_MAX
@@ -48,8 +48,10 @@ from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.errors import ReadTimeoutError
 from headrace_raftlog.model.group import CATALOG_GROUP, QUEUED
 from headrace_raftlog.model.limits import GROUP_MEMBERS_MAX
+from headrace_raftlog.model.membership import Membership, member_node
 
 DEFAULT_VHOST: Final = "/"
+PLACING: Final = (NodeAdded, NodeRemoved, ClusterVersionRaised)  # after which others may vote
 
 log = logging.getLogger("headrace.catalog")
 
@@ -76,8 +78,11 @@ class RaftHost(Booted, Protocol):
     def propose(self, group: int, data: bytes) -> int:
         """Append an entry; return its index or QUEUED, or a negative number when not taken."""
 
-    def set_members(self, group: int, nodes: tuple[int, ...], voter_count: int) -> None:
-        """Say on which nodes a group's members shall live, and how many shall vote."""
+    def members(self, group: int) -> Membership:
+        """Return who belongs to a group, as far as this node knows."""
+
+    def set_members(self, group: int, nodes: tuple[int, ...], voting: tuple[int, ...]) -> None:
+        """Say on which nodes a group's members shall live, and which of these shall vote."""
 
     async def read_barrier(self, group: int, seconds: float) -> None:
         """Wait until all that was committed before is applied here.
@@ -195,10 +200,12 @@ class CatalogService:
         self._place()
 
     def _place(self) -> None:
-        """Place the catalog's log on all nodes, of which the first few vote."""
+        """Place the catalog's log on all nodes, of which a few vote."""
         nodes = tuple(sorted(node.id for node in self.catalog.nodes()))
-        if self._joined and 0 < len(nodes) <= GROUP_MEMBERS_MAX:
-            self._raft.set_members(CATALOG_GROUP, nodes, voters_wanted(len(nodes)))
+        if self._joined and not self._stopped and 0 < len(nodes) <= GROUP_MEMBERS_MAX:
+            sitting = {member_node(each) for each in self._raft.members(CATALOG_GROUP).voters}
+            voting = catalog_voters(self.catalog, sitting, self._node)
+            self._raft.set_members(CATALOG_GROUP, nodes, voting)
 
     async def stop(self) -> None:
         """End all pending requests: their waiters get CatalogUnavailableError."""
@@ -450,7 +457,7 @@ class CatalogService:
         if events:
             for listener in self._listeners:
                 listener(events)
-            if any(isinstance(event, NodeAdded | NodeRemoved) for event in events):
+            if any(isinstance(event, PLACING) for event in events):
                 self._place()
                 self._gate.changed()
             if self._announced is not None and any(
@@ -470,6 +477,7 @@ class CatalogService:
             loop = asyncio.get_running_loop()
             loop.call_soon(self._offer_all)
             if serving:
+                self._place()
                 loop.call_soon(self.on_serving)
             if serving and (self._seeding is None or self._seeding.done()):
                 self._seeding = loop.create_task(self._seed())

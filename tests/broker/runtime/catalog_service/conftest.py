@@ -24,6 +24,7 @@ from headrace_broker.runtime.cluster.catalog_service import CatalogService, Cata
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
 from headrace_raftlog.model.errors import ReadTimeoutError
 from headrace_raftlog.model.group import BUSY, NOT_LEADER, QUEUED
+from headrace_raftlog.model.membership import Membership
 
 NODES = [Node(number, f"n{number}", f"h:{number}") for number in (1, 2, 3)]
 GUEST = User("guest", b"salt", b"hash", loopback_only=True)
@@ -61,7 +62,8 @@ class Raft:
         self.cluster = cluster
         self.node = node
         self.created: tuple[Any, ...] = ()
-        self.members: tuple[int, tuple[int, ...], int] = (0, (), 0)
+        self.wanted: tuple[int, tuple[int, ...], tuple[int, ...]] = (0, (), ())
+        self.membership = Membership((1, 2, 3))
         self.applied = 0
 
     def create_group(
@@ -74,8 +76,11 @@ class Raft:
     ) -> None:
         self.created = (group, voters, learners, campaign)
 
-    def set_members(self, group: int, nodes: tuple[int, ...], voter_count: int) -> None:
-        self.members = (group, nodes, voter_count)
+    def members(self, group: int) -> Membership:
+        return self.membership
+
+    def set_members(self, group: int, nodes: tuple[int, ...], voting: tuple[int, ...]) -> None:
+        self.wanted = (group, nodes, voting)
 
     async def raise_boot(self, boot: int) -> None:
         self.boot = boot

@@ -9,12 +9,16 @@ from typing import Any
 import pytest
 
 from headrace_broker.catalog import command as commands
+from headrace_broker.catalog.cluster_version import CLUSTER_VERSION
 from headrace_broker.catalog.event import Event, QueueAdded, QueueRemoved
 from headrace_broker.catalog.result import Exists, Ok
 from headrace_broker.catalog.store import SnapshotError
+from headrace_broker.catalog.version import CATALOG_VERSION
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
 from headrace_broker.model.definition import Node
 from headrace_broker.runtime.cluster.catalog_service import CatalogService, CatalogUnavailableError
 from headrace_raftlog.model.group import CATALOG_GROUP
+from headrace_raftlog.model.membership import Membership
 
 Run = Callable[[Callable[[Any], Awaitable[None]]], None]
 
@@ -153,7 +157,7 @@ def test_founders_vote_or_learn_and_nobody_is_wanted_before_the_catalog_is_known
         nodes = [Node(number, f"n{number}", f"h:{number}") for number in range(1, count + 1)]
         CatalogService(raft, 2, nodes, lambda *_: True).start()
         assert raft.created == (CATALOG_GROUP, voters, learners, False)
-        assert raft.members == (0, (), 0)
+        assert raft.wanted == (0, (), ())
 
     asyncio.run(main())
 
@@ -167,10 +171,39 @@ def test_catalogs_log_lives_on_the_nodes_that_it_names(run: Run) -> None:
         cluster.announce()
         await first.submit(commands.AdmitNode(Node(4, "n4", "h:4", disk=44)))
         await cluster.settle()
-        assert [raft.members for raft in cluster.rafts.values()] == [(0, (1, 2, 3, 4), 3)] * 3
+        rafts = cluster.rafts.values()
+        assert [raft.wanted for raft in rafts] == [(0, (1, 2, 3, 4), (1, 2, 3))] * 3
         cluster.announce(4)
         await first.submit(commands.ForgetNode(2))
         await cluster.settle()
-        assert [raft.members for raft in cluster.rafts.values()] == [(0, (1, 3, 4), 3)] * 3
+        assert [raft.wanted for raft in rafts] == [(0, (1, 3, 4), (1, 3, 4))] * 3
+
+    run(scenario)
+
+
+def test_voters_are_chosen_anew_when_a_zone_is_said_and_by_a_new_leader(run: Run) -> None:
+    async def scenario(cluster: Any) -> None:
+        cluster.elect(1)
+        for service in cluster.services.values():
+            service.start()
+        first = cluster.services[1]
+        cluster.announce()
+        await first.submit(commands.AdmitNode(Node(4, "n4", "h:4", disk=44)))
+        await cluster.settle()
+        cluster.announce(4)
+        await first.submit(commands.RaiseClusterVersion(CLUSTER_VERSION))
+        for node, zone in ((1, "a"), (2, "a"), (3, "b"), (4, "c")):
+            said = commands.AnnounceNode(
+                node, MACHINE_VERSION, catalog_version=CATALOG_VERSION, zone=zone
+            )
+            await first.submit(said)
+        await cluster.settle()
+        wanted = [raft.wanted for raft in cluster.rafts.values()]
+        assert wanted == [(0, (1, 2, 3, 4), voters) for voters in ((1, 3, 4), (2, 3, 4), (1, 3, 4))]
+        second = cluster.rafts[2]
+        second.membership = Membership((1, 3, 4))
+        cluster.elect(2)
+        await cluster.settle()
+        assert second.wanted == (0, (1, 2, 3, 4), (1, 3, 4))
 
     run(scenario)
