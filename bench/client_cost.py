@@ -2,7 +2,7 @@
 
     python bench/client_cost.py [--rounds 3] [--seconds 8] [--base-port 20772] [--write]
 
-One cluster serves the C load generator over AMQP, `headrace perf` over AMQP (aiormq) and over gRPC
+One cluster serves the C load generator over AMQP, `headrace perf` over AMQP and over gRPC
 (headrace-client), in turn and repeatedly, one publisher and one consumer each. Processor time is
 that of the load generator's process alone, without what it takes to start; the nodes' own work is
 not in it.
@@ -31,7 +31,7 @@ from headrace_broker.cli.local_cluster import GRPC_OFFSET
 BASE_PORT: Final = 20772
 SETTLE_SECONDS: Final = 60  # beyond its own time that a load generator may take to end
 C_CLIENT: Final = "C (rabbitmq-c), AMQP"
-AMQP_CLIENT: Final = "headrace perf, AMQP (aiormq)"
+AMQP_CLIENT: Final = "headrace perf, AMQP"
 GRPC_CLIENT: Final = "headrace perf, gRPC (headrace-client)"
 CLIENTS: Final = (C_CLIENT, AMQP_CLIENT, GRPC_CLIENT)
 HEADRACE: Final = Path(sys.executable).with_name("headrace")

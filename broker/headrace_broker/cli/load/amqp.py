@@ -1,4 +1,4 @@
-"""A load over AMQP 0-9-1, with the client library that asyncio programs use."""
+"""A load over AMQP 0-9-1."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Final, final
 from urllib.parse import quote
@@ -14,11 +14,13 @@ from urllib.parse import quote
 import aiormq
 import click
 from aiormq import exceptions
-from aiormq.abc import AbstractChannel, DeliveredMessage
-from pamqp.commands import Basic
+from aiormq.abc import AbstractChannel
+from pamqp import commands
 
+from headrace_broker.cli.load.amqp_wire import CHANNEL, AmqpWire, message_parts, open_wire
 from headrace_broker.cli.load.pace import Pace
 from headrace_broker.cli.load.plan import STAMP, Plan, Tally
+from headrace_broker.cli.load.settling import Acks, Window
 from headrace_broker.cli.session.client_tls import ClientTls
 from headrace_broker.cli.session.session import (
     EXIT_NOT_ALLOWED,
@@ -26,11 +28,14 @@ from headrace_broker.cli.session.session import (
     EXIT_REFUSED,
     EXIT_UNAVAILABLE,
 )
+from headrace_broker.codecs.event import Acked, Rejected
+from headrace_broker.codecs.method import encode_method
+from headrace_broker.codecs.reply_parser import Delivered, Reply
 from headrace_broker.config.configuration import split_address
 
-ACK_DIVISOR: Final = 4  # a consumer acknowledges when a quarter of its prefetch count has come,
-ACK_BYTES: Final = 1 << 20  # or so many bytes: a queue's watermark may be in bytes,
-ACK_S: Final = 0.1  # or after so many seconds: publishers may wait for what is not acknowledged
+DELETE_S_MAX: Final = 30.0  # seconds until all queues are deleted
+SEND_MESSAGES: Final = 64  # of a publisher in one go,
+SEND_BYTES: Final = 1 << 18  # or so many bytes of bodies, or one message
 
 # The library checks names more narrowly than a broker does, and says so with ValueError.
 ERRORS: Final[tuple[type[BaseException], ...]] = (OSError, exceptions.AMQPError, ValueError)
@@ -94,45 +99,6 @@ async def open_channel(
 
 
 @final
-class Acks:
-    """Deliveries received and not acknowledged: a part of the prefetch, and not for long.
-
-    A queue that holds what is not acknowledged may be at its watermark, and then its publishers
-    wait for that.
-    """
-
-    def __init__(
-        self, prefetch: int, send: Callable[[int], Awaitable[None]], bytes_max: int = ACK_BYTES
-    ) -> None:
-        self._prefetch = prefetch  # messages that it may hold
-        self._send = send  # acknowledges all up to a delivery tag
-        self._bytes_max = bytes_max  # bytes of bodies that it acknowledges at the latest
-        self._tag = 0
-        self._count = 0
-        self._byte_count = 0
-
-    async def add(self, tag: int, byte_count: int) -> None:
-        """Take a delivery, and acknowledge it with those before where they are enough."""
-        self._tag = tag
-        self._count += 1
-        self._byte_count += byte_count
-        if self._count * ACK_DIVISOR >= self._prefetch or self._byte_count >= self._bytes_max:
-            await self.flush()
-
-    async def flush(self) -> None:
-        """Acknowledge what has come."""
-        if self._count:
-            self._count = self._byte_count = 0
-            await self._send(self._tag)
-
-    async def run(self) -> None:
-        """Acknowledge again and again what has come, until cancelled."""
-        while True:
-            await asyncio.sleep(ACK_S)
-            await self.flush()
-
-
-@final
 class AmqpLoad:
     """Publishers and consumers of a plan."""
 
@@ -141,63 +107,92 @@ class AmqpLoad:
         self._tally = tally
         self._ended = ended  # set when publishers shall end
 
-    def _channel(self, confirms: bool) -> AbstractAsyncContextManager[AbstractChannel]:
+    def _channel(self) -> AbstractAsyncContextManager[AbstractChannel]:
         plan = self._plan
-        return open_channel(plan.address, plan.login, plan.vhost, confirms, plan.tls)
+        return open_channel(plan.address, plan.login, plan.vhost, False, plan.tls)
+
+    def _wire(self) -> AbstractAsyncContextManager[AmqpWire]:
+        plan = self._plan
+        return open_wire(plan.address, plan.login, plan.vhost, plan.tls)
 
     async def declare(self, arguments: dict[str, object]) -> None:
         """Declare the queues of the plan."""
-        async with self._channel(confirms=False) as channel:
+        async with self._channel() as channel:
             for name in self._plan.queues:
                 await channel.queue_declare(name, durable=True, arguments=arguments)  # type: ignore[arg-type]
 
     async def delete(self) -> None:
         """Delete the queues of the plan."""
-        async with self._channel(confirms=False) as channel:
+        async with asyncio.timeout(DELETE_S_MAX), self._channel() as channel:
             for name in self._plan.queues:
                 await channel.queue_delete(name)
 
     async def publish(self, queue: str) -> None:
         """Publish to a queue until the end, then wait for the confirms of what was sent."""
+        window = Window(self._plan.window)
+        async with self._wire() as wire:
+            if self._plan.window:
+                await wire.ask(commands.Confirm.Select(), commands.Confirm.SelectOk)
+            async with asyncio.TaskGroup() as group:
+                reading = group.create_task(self._confirms(wire, window))
+                await self._send(wire, window, queue)
+                await window.wait_empty()
+                reading.cancel()
+
+    async def _send(self, wire: AmqpWire, window: Window, queue: str) -> None:
         plan, tally = self._plan, self._tally
         pace = Pace(plan.rate)
-        padding = bytes(plan.body_bytes - STAMP.size)
-        properties = Basic.Properties(delivery_mode=2 if plan.persistent else 1)
-        window = asyncio.Semaphore(plan.window or 1)
+        properties = commands.Basic.Properties(delivery_mode=2 if plan.persistent else 1)
+        before, after = message_parts(
+            queue, properties, plan.body_bytes, STAMP.size, wire.frame_max
+        )
+        most = 1 if plan.rate else max(1, min(SEND_MESSAGES, SEND_BYTES // plan.body_bytes))
+        while not self._ended.is_set():
+            await pace.wait()
+            count = await window.room(most)
+            stamp, now = STAMP.pack, time.monotonic_ns
+            wire.write(b"".join([before + stamp(now()) + after for _ in range(count)]))
+            window.sent(count)
+            tally.sent += count
+            await wire.drain()
+            await asyncio.sleep(0)  # what has come is looked at
 
-        async def one(channel: AbstractChannel) -> None:
-            body = STAMP.pack(time.monotonic_ns()) + padding
-            try:
-                await channel.basic_publish(body, routing_key=queue, properties=properties)
-                tally.confirmed += 1
-            finally:
-                window.release()
-
-        async with self._channel(plan.window > 0) as channel, asyncio.TaskGroup() as group:
-            while not self._ended.is_set():
-                await pace.wait()
-                await window.acquire()
-                if plan.window:
-                    group.create_task(one(channel))
-                else:
-                    await one(channel)
-                tally.sent += 1
+    async def _confirms(self, wire: AmqpWire, window: Window) -> None:
+        """Take the confirms of a publisher until cancelled."""
+        while True:
+            for event in await wire.events():
+                if isinstance(event, Acked):
+                    self._tally.confirmed += window.confirm(event.delivery_tag, event.multiple)
+                elif isinstance(event, Rejected):
+                    nack = commands.Basic.Nack(event.delivery_tag, event.multiple)
+                    raise exceptions.DeliveryError(None, nack)
 
     async def consume(self, queue: str) -> None:
         """Consume from a queue until cancelled."""
-        plan, tally = self._plan, self._tally
-        async with self._channel(confirms=False) as channel, asyncio.TaskGroup() as group:
-            acks = Acks(plan.prefetch, lambda tag: channel.basic_ack(tag, multiple=True))
+        plan = self._plan
+        async with self._wire() as wire, asyncio.TaskGroup() as group:
 
-            async def take(message: DeliveredMessage) -> None:
-                tally.receive(message.body, time.monotonic_ns())
-                if plan.prefetch:
-                    assert message.delivery_tag is not None  # only gets of an empty queue lack it
-                    await acks.add(message.delivery_tag, len(message.body))
+            def send(tag: int) -> None:
+                wire.write(encode_method(CHANNEL, commands.Basic.Ack(tag, True)))
 
+            acks = Acks(plan.prefetch, send)
             if plan.prefetch:
-                await channel.basic_qos(prefetch_count=plan.prefetch)
-            acking = group.create_task(acks.run())
-            await channel.basic_consume(queue, take, no_ack=plan.prefetch == 0)
-            await channel.closing
-            acking.cancel()
+                await wire.ask(commands.Basic.Qos(0, plan.prefetch), commands.Basic.QosOk)
+                group.create_task(acks.run())
+            consume = commands.Basic.Consume(no_ack=plan.prefetch == 0)
+            consume.queue = queue
+            await wire.ask(consume, commands.Basic.ConsumeOk)
+            try:
+                while True:
+                    self._receive(await wire.events(), acks)
+            finally:
+                acks.flush()
+
+    def _receive(self, events: list[Reply], acks: Acks) -> None:
+        settles = self._plan.prefetch > 0
+        now_ns = time.monotonic_ns()
+        for event in events:
+            if isinstance(event, Delivered):
+                self._tally.receive(event.body, now_ns)
+                if settles:
+                    acks.add(event.delivery_tag, len(event.body))

@@ -9,6 +9,7 @@ import msgspec
 from headrace_broker.cli.load.histogram import Histogram
 
 PERCENTILES: Final = (50.0, 95.0, 99.0, 99.9)
+BUSY_SHARE: Final = 0.9  # of a processor; a load that takes more may be what limits its rates
 
 
 class Second(msgspec.Struct):
@@ -32,6 +33,8 @@ class Summary(msgspec.Struct):
     sent_rate: float  # messages a second
     received_rate: float  # messages a second
     latency_ms: dict[str, float]  # from sending to receiving: "min", "avg", "max", "p50", ..
+    # of one processor that the load itself took in its thread, 1 for all of it
+    processor_share: float
     by_second: list[Second]  # its seconds
 
 
@@ -76,10 +79,17 @@ def lines_of(summary: Summary) -> list[str]:
         f"received  {summary.received:>12,}  {summary.received_rate:>10,.0f}/s",
     ]
     if summary.confirmed:
-        found.insert(1, f"confirmed {summary.confirmed:>12,}")
+        missing = summary.sent - summary.confirmed
+        left = f"  {missing:,} sent messages are not, a while after the end" if missing else ""
+        found.insert(1, f"confirmed {summary.confirmed:>12,}{left}")
     if summary.received:
         shown = "  ".join(f"{name} {value:,.1f}" for name, value in summary.latency_ms.items())
         found.append(f"latency   {shown} ms")
+    if summary.processor_share >= BUSY_SHARE:
+        found.append(
+            f"This load took {summary.processor_share:.0%} of one processor: it may be what limits "
+            "the rates, and not the broker. Run several at once, each with its own --queue."
+        )
     return found
 
 

@@ -10,7 +10,8 @@ from typing import Final, Protocol
 from headrace_broker.cli.load.plan import Plan, Tally
 from headrace_broker.cli.load.report import Second, Summary, latencies, second_of
 
-DRAIN_S_MAX: Final = 30.0  # seconds that consumers get for what is left once publishers have ended
+# seconds that publishers get for what is not confirmed, and then consumers for what is left
+DRAIN_S_MAX: Final = 30.0
 LOOK_S: Final = 1.0
 
 
@@ -44,6 +45,7 @@ class Run:
         """
         plan, tally = self._plan, self._tally
         began = time.monotonic()
+        used = time.thread_time()
         async with asyncio.TaskGroup() as group:
             looking = group.create_task(self._look_forever(began))
             ends = [
@@ -55,16 +57,17 @@ class Run:
                 for number in range(plan.publishers)
             ]
             await asyncio.sleep(seconds)
+            share = (time.thread_time() - used) / (time.monotonic() - began)
             self._ended.set()
             if publishers:
-                await asyncio.wait(publishers)
+                await asyncio.wait(publishers, timeout=DRAIN_S_MAX)
             lasted = time.monotonic() - began
             if plan.publishers and plan.consumers:
                 await self._drain()
-            for task in (*ends, looking):
+            for task in (*publishers, *ends, looking):
                 task.cancel()
         received_s = max(tally.received_ns / 1e9 - began, lasted)
-        return self._summary(lasted, received_s)
+        return self._summary(lasted, received_s, share)
 
     async def _drain(self) -> None:
         """Wait until everything has come that was sent, or nothing comes any more."""
@@ -93,7 +96,7 @@ class Run:
         self._seconds.append(second)
         return second
 
-    def _summary(self, published_s: float, received_s: float) -> Summary:
+    def _summary(self, published_s: float, received_s: float, share: float) -> Summary:
         tally = self._tally
         tally.take_latency()
         return Summary(
@@ -104,5 +107,6 @@ class Run:
             sent_rate=round(tally.sent / published_s, 1),
             received_rate=round(tally.received / received_s, 1),
             latency_ms=latencies(tally.total_latency),
+            processor_share=round(share, 3),
             by_second=self._seconds,
         )

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 
+import pytest
+
+from headrace_broker.cli.load import run
 from headrace_broker.cli.load.pace import BURST_S_MAX, Pace
 from headrace_broker.cli.load.plan import STAMP, Plan, Tally
 from headrace_broker.cli.load.report import Second, Summary, latencies, line_of, lines_of
@@ -49,6 +52,32 @@ def test_publishers_and_consumers_are_dealt_out_and_counted() -> None:
     assert (summary.sent, summary.confirmed, summary.received) == (30, 30, 30)
     assert 0 <= summary.latency_ms["min"] <= summary.latency_ms["p99"] <= summary.latency_ms["max"]
     assert lines_of(summary)[0].split()[:2] == ["sent", "30"]
+
+
+class StuckLoad(FakeLoad):
+    """Sends a message that nobody confirms."""
+
+    async def publish(self, queue: str) -> None:
+        self.tally.sent += 1
+        await asyncio.Event().wait()
+
+
+def test_a_run_ends_though_messages_are_not_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "DRAIN_S_MAX", 0.01)
+    tally, ended = Tally(), asyncio.Event()
+    load = StuckLoad(tally, ended)
+    summary = asyncio.run(Run(PLAN, tally, ended, lambda _: None).run(load, 0.01))
+    assert (summary.sent, summary.confirmed, summary.received) == (3, 0, 0)
+
+
+def test_a_summary_says_what_it_lacks_and_what_limits_it() -> None:
+    _, summary = asyncio.run(_run([]))
+    summary.processor_share = 0.89
+    assert "processor" not in "".join(lines_of(summary))
+    summary.processor_share, summary.confirmed = 0.9, 28
+    lines = lines_of(summary)
+    assert "took 90% of one processor" in lines[-1]
+    assert "2 sent messages are not" in lines[1]
 
 
 def test_a_message_without_a_stamp_has_no_age() -> None:
