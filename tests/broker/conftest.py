@@ -34,6 +34,7 @@ from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpErro
 from headrace_broker.model.stats import StatsRow
 from headrace_broker.model.status import (
     LeaseGroupStatus,
+    LocalTotals,
     MessageCounters,
     ObjectTotals,
     Overview,
@@ -370,7 +371,13 @@ class FakeNode:
         return self.leaderless
 
     def overview(self) -> Overview:
-        return Overview("test", "n1", "n1", (), ObjectTotals(), MessageCounters(), 0, 0)
+        return Overview("test", "n1", "n1", ())
+
+    def counters(self) -> MessageCounters:
+        return MessageCounters()
+
+    def totals(self) -> LocalTotals:
+        return LocalTotals(ObjectTotals(), 0, 0)
 
     def queues(self) -> list[QueueStatus]:
         return [self._status(queue) for queue in self.catalog.queues()]

@@ -186,7 +186,7 @@ class ManagementServer(Endpoints):
 
     async def _sample_forever(self) -> None:
         while True:
-            self._meter.sample(self._clock(), self._source.overview().counters)
+            self._meter.sample(self._clock(), self._source.counters())
             await asyncio.sleep(SAMPLE_INTERVAL_S)
 
     @got(LIVE, "Whether the node's process lives.", State, NOBODY, unpaced=True)

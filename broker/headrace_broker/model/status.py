@@ -166,19 +166,30 @@ class MemberStatus(msgspec.Struct, frozen=True):
     fetching: bool  # it needs the leader's snapshot first
 
 
+class LocalTotals(msgspec.Struct, frozen=True):
+    """Sums of one node.
+
+    Messages are those in queues that it leads, so that a sum over all nodes is right.
+
+    Attributes:
+        messages_delayed: that become available later.
+        messages_dlx: dead letters that are kept until they have arrived.
+    """
+
+    objects: ObjectTotals
+    messages_ready: int
+    messages_unacknowledged: int
+    messages_delayed: int = 0
+    messages_dlx: int = 0
+
+
 class Overview(msgspec.Struct, frozen=True):
-    """One node's summary."""
+    """A cluster, as one of its nodes knows it at once."""
 
     cluster_name: str
     node: str
     leader: str  # name of the node that leads the catalog (group 0), "" while there is none
     nodes: tuple[NodeStatus, ...]
-    totals: ObjectTotals
-    counters: MessageCounters
-    messages_ready: int  # in queues led by this node, so that a sum over nodes is right
-    messages_unacknowledged: int  # likewise
-    messages_delayed: int = 0  # that become available later, likewise
-    messages_dlx: int = 0  # dead letters that are kept until they have arrived, likewise
 
 
 class ConsumerStatus(msgspec.Struct, frozen=True):

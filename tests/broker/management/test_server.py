@@ -17,6 +17,7 @@ from headrace_broker.model.definition import Node, Queue, User
 from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
 from headrace_broker.model.status import (
     DamageStatus,
+    LocalTotals,
     MessageCounters,
     NodeStatus,
     ObjectTotals,
@@ -39,7 +40,7 @@ class FakeNode:
     def __init__(self) -> None:
         self.reason = ""
         self.password = "guest"
-        self.counters = MessageCounters(publish=7, confirm=6, deliver=5, redeliver=1, ack=4)
+        self.moved = MessageCounters(publish=7, confirm=6, deliver=5, redeliver=1, ack=4)
         self.checks: list[tuple[str, str, str]] = []
         self.wait_s = 0.0
 
@@ -61,13 +62,18 @@ class FakeNode:
     def flow_limits(self) -> dict[str, Any]:
         return {}
 
+    def counters(self) -> MessageCounters:
+        return self.moved
+
+    def totals(self) -> LocalTotals:
+        return LocalTotals(ObjectTotals(1, 2, 3, 4, 5), 10, 2)
+
     def overview(self) -> Overview:
         voters = (ReplicaStatus("n1", "1", "voter"),)
         damages = (DamageStatus("the catalog", "byte 7"),)
         first = NodeStatus(1, "n1", "h:1", True, 3, voters, damages)
         nodes = (NodeStatus(2, "n2", "h:2", False, 0), first)
-        totals = ObjectTotals(connections=1, channels=2, consumers=3, exchanges=4, queues=5)
-        return Overview("test", "n1", "n2", nodes, totals, self.counters, 10, 2)
+        return Overview("test", "n1", "n2", nodes)
 
     def queues(self) -> Sequence[QueueStatus]:
         def queue(name: str, leader: str, has_counts: bool) -> QueueStatus:

@@ -60,7 +60,7 @@ class OverviewEndpoints(Endpoints):
         rows, missing = await self._node.stats.ask(ages.question(node=True, vhosts=True))
         nodes = [row for row in rows if isinstance(row, NodeStats)]
         overview = self._source.overview()
-        local = render_local(overview, self._meter.rates())
+        local = render_local(self._source.totals(), self._source.counters(), self._meter.rates())
         body: Body = {
             "product_name": "Headrace",
             "product_version": build_info.VERSION,

@@ -11,24 +11,26 @@ from headrace_broker.catalog.argument import unknown_queue_arguments
 from headrace_broker.management.view.flow_rendering import render_queue_moves
 from headrace_broker.model.definition import QUEUE_QUORUM
 from headrace_broker.model.flow import FLOW, RUNNING
-from headrace_broker.model.status import NodeStatus, Overview, QueueStatus
+from headrace_broker.model.status import LocalTotals, MessageCounters, NodeStatus, QueueStatus
 
 
-def render_local(overview: Overview, rates: dict[str, float]) -> dict[str, Any]:
+def render_local(
+    totals: LocalTotals, counters: MessageCounters, rates: dict[str, float]
+) -> dict[str, Any]:
     """Return what the answering node itself has, in GET /api/overview."""
     stats: dict[str, Any] = {}
-    for name, count in msgspec.structs.asdict(overview.counters).items():
+    for name, count in msgspec.structs.asdict(counters).items():
         stats[name] = count
         stats[f"{name}_details"] = {"rate": rates[name]}
-    ready, unacknowledged = overview.messages_ready, overview.messages_unacknowledged
+    ready, unacknowledged = totals.messages_ready, totals.messages_unacknowledged
     return {
-        "object_totals": msgspec.structs.asdict(overview.totals),
+        "object_totals": msgspec.structs.asdict(totals.objects),
         "queue_totals": {
-            "messages": ready + unacknowledged + overview.messages_delayed + overview.messages_dlx,
+            "messages": ready + unacknowledged + totals.messages_delayed + totals.messages_dlx,
             "messages_ready": ready,
             "messages_unacknowledged": unacknowledged,
-            "messages_delayed": overview.messages_delayed,
-            "messages_dlx": overview.messages_dlx,
+            "messages_delayed": totals.messages_delayed,
+            "messages_dlx": totals.messages_dlx,
         },
         "message_stats": stats,
     }

@@ -8,9 +8,9 @@ from headrace_broker.model.definition import QUEUE_QUORUM, Policy, Queue
 from headrace_broker.model.flow_parameter import PARAMETERS
 from headrace_broker.model.status import (
     DamageStatus,
+    LocalTotals,
     MessageCounters,
     NodeStatus,
-    ObjectTotals,
     Overview,
     QueueStatus,
     ReplicaStatus,
@@ -20,6 +20,7 @@ from headrace_broker.model.status import (
 from headrace_broker.runtime.alarm.alarms import AlarmStatus
 from headrace_broker.runtime.inspect.counts import watermark_of
 from headrace_broker.runtime.intake.flow_settings import Setting
+from headrace_broker.runtime.metrics.local_totals import local_totals, message_counters
 from headrace_broker.runtime.node.node import BrokerNode
 from headrace_broker.runtime.node.parts import why_leaderless
 from headrace_broker.runtime.replica.head_timestamp import HeadTimestamps
@@ -86,35 +87,22 @@ class NodeStatusSource:
         )
 
     def overview(self) -> Overview:
-        """Return the node's summary."""
+        """Return what the cluster is, and who is in it."""
         node = self._node
-        served = [host for host in node.hosting.hosts.values() if host.serving]
-        connections = node.broker.connections.values()
-        traffic = node.hosting.traffic
         return Overview(
             cluster_name=node.config.cluster.name,
             node=node.config.node.name,
             leader=self._name(node.raft.leader(CATALOG_GROUP)),
             nodes=self._nodes(),
-            totals=ObjectTotals(
-                connections=len(connections),
-                channels=sum(connection.channels for connection in connections),
-                consumers=sum(int(host.machine.consumer_count) for host in served),
-                exchanges=len(node.catalog.catalog.exchanges()),
-                queues=len(node.catalog.catalog.queues()),
-            ),
-            counters=MessageCounters(
-                publish=int(traffic.publish),
-                confirm=int(traffic.confirm),
-                deliver=int(traffic.deliver),
-                redeliver=int(traffic.redeliver),
-                ack=int(traffic.ack),
-            ),
-            messages_ready=sum(int(host.machine.ready_count) for host in served),
-            messages_unacknowledged=sum(int(host.machine.unsettled_count) for host in served),
-            messages_delayed=sum(int(host.machine.delayed_count) for host in served),
-            messages_dlx=sum(int(host.machine.dead_count) for host in served),
         )
+
+    def counters(self) -> MessageCounters:
+        """Return what went through this node's connections."""
+        return message_counters(self._node.hosting.traffic)
+
+    def totals(self) -> LocalTotals:
+        """Return this node's sums, for which it looks at each queue that it leads."""
+        return local_totals(self._node)
 
     def queues(self) -> list[QueueStatus]:
         """Return all queues of the cluster."""

@@ -7,7 +7,7 @@ import gc
 import os
 import resource
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -18,9 +18,9 @@ from headrace_broker.flow.history import FINE_MS, History
 from headrace_broker.model import build_info
 from headrace_broker.model.limits import CONNECTIONS_MAX, HISTORY_QUEUES_MAX, LISTING_TURN_ROWS
 from headrace_broker.model.stats import QUEUE_FIGURES, Listener, NodeStats, QueueStats, StatsRow
-from headrace_broker.model.status import MessageCounters, ObjectTotals
 from headrace_broker.runtime.clients.churn import Churn
 from headrace_broker.runtime.clients.histories import Histories, samples
+from headrace_broker.runtime.metrics.local_totals import local_totals, message_counters
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.rpc.correlator import ANSWER_SECONDS_MAX
 from headrace_broker.runtime.rpc.listing import Asked, ask_everywhere, serve_rows
@@ -128,8 +128,7 @@ class StatsBook:
 
     def _node_row(self, question: Stats) -> NodeStats:
         node, config = self._node, self._node.config
-        connections = node.broker.connections.values()
-        machines = [host.machine for host in self._led()]
+        totals = local_totals(node)
         usage = resource.getrusage(resource.RUSAGE_SELF)
         return NodeStats(
             id=config.node.id,
@@ -138,20 +137,14 @@ class StatsBook:
             started_ms=self._started_ms,
             os_pid=os.getpid(),
             processors=os.cpu_count() or 1,
-            totals=ObjectTotals(
-                connections=len(connections),
-                channels=sum(connection.channels for connection in connections),
-                consumers=sum(int(machine.consumer_count) for machine in machines),
-                exchanges=len(node.catalog.catalog.exchanges()),
-                queues=len(node.catalog.catalog.queues()),
-            ),
-            counters=self.counters(),
+            totals=totals.objects,
+            counters=message_counters(node.hosting.traffic),
             listeners=self._listeners(),
             last=self._own.last() if self._own is not None else [],
             samples=samples(self._own, question),
-            messages_ready=sum(int(machine.ready_count) for machine in machines),
-            messages_unacknowledged=sum(int(machine.unsettled_count) for machine in machines),
-            messages_later=sum(_later(machine) for machine in machines),
+            messages_ready=totals.messages_ready,
+            messages_unacknowledged=totals.messages_unacknowledged,
+            messages_later=totals.messages_delayed + totals.messages_dlx,
             fd_total=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             sockets_total=CONNECTIONS_MAX,
             run_queue=_run_queue(),
@@ -172,20 +165,6 @@ class StatsBook:
             for protocol in PROTOCOLS
         }
 
-    def counters(self) -> MessageCounters:
-        """Return what went through this node's connections."""
-        traffic = self._node.hosting.traffic
-        return MessageCounters(
-            publish=int(traffic.publish),
-            confirm=int(traffic.confirm),
-            deliver=int(traffic.deliver),
-            redeliver=int(traffic.redeliver),
-            ack=int(traffic.ack),
-        )
-
-    def _led(self) -> Iterable[QueueHost]:
-        return (host for host in self._node.hosting.hosts.values() if host.serving)
-
     def _listeners(self) -> tuple[Listener, ...]:
         listeners = self._node.config.listeners
         rows = (
@@ -204,7 +183,7 @@ class StatsBook:
     def _figures(self, lengths: Lengths) -> tuple[int, ...]:
         """Return the figures that NODE_FIGURES names."""
         ready, unsettled, later = lengths
-        counters, churn = self.counters(), self._churn
+        counters, churn = message_counters(self._node.hosting.traffic), self._churn
         report = self._node.alarms.reports.get(self._node.config.node.id)
         return (
             *(ready, unsettled, counters.publish, counters.confirm, counters.deliver),

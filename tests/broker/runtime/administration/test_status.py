@@ -109,6 +109,35 @@ def world() -> World:
     return World()
 
 
+class Untouchable(dict[int, Any]):
+    """Queues at which nobody may look."""
+
+    def values(self) -> Any:
+        raise AssertionError("10,000 queues are not for every second")
+
+
+def test_what_a_node_is_asked_for_often_looks_at_no_queue(world: World) -> None:
+    world.declare("one")
+    world.node.hosting.hosts = Untouchable(world.hosts)
+    assert world.status.overview().cluster_name == "test"
+    assert world.status.counters().publish == 0
+    with pytest.raises(AssertionError, match="every second"):
+        world.status.totals()
+
+
+def test_totals_are_those_of_led_queues(world: World) -> None:
+    led, other = world.declare("led"), world.declare("other")
+    machine = SimpleNamespace(
+        consumer_count=1, ready_count=2, unsettled_count=3, delayed_count=4, dead_count=5
+    )
+    world.hosts[led.group] = SimpleNamespace(machine=machine, serving=True)
+    world.hosts[other.group] = SimpleNamespace(machine=machine, serving=False)
+    totals = world.status.totals()
+    assert (totals.objects.consumers, totals.objects.queues) == (1, 2)
+    assert (totals.messages_ready, totals.messages_unacknowledged) == (2, 3)
+    assert (totals.messages_delayed, totals.messages_dlx) == (4, 5)
+
+
 def test_new_node_names_those_whom_it_waits_for(world: World) -> None:
     world.raft.is_formed = False
     world.raft.missing_nodes = (2, 3)
