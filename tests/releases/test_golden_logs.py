@@ -24,8 +24,11 @@ ADVICE = (
 # Recorded names of constants that are called otherwise now, or are gone because nothing applied
 # by them depends on them: recorded name -> the name of today, "" for none.
 RENAMED: dict[str, str] = {
-    f"core.queue.state.session.{name}": f"core.queue.state.consumer.{name}"
-    for name in ("ATTACHED", "DETACHED", "CANCELLED", "GETTER", "GET_CONSUMER")
+    **{
+        f"core.queue.state.session.{name}": f"core.queue.state.consumer.{name}"
+        for name in ("ATTACHED", "DETACHED", "CANCELLED", "GETTER", "GET_CONSUMER")
+    },
+    "catalog.placement.VOTERS_MAX": "",  # who votes is the leader's choice, and no entry's
 }
 # Limits that a log is driven past: with another value it gives another state.
 PROVEN = {
