@@ -34,7 +34,7 @@ def place(
     replicas, ties by id.
 
     Args:
-        replicas: numbers of replicas by id, of each node there is.
+        replicas: numbers of replicas by id, of each known node.
         preferred: the first leader's node id, 0 for any.
         wanted: how many nodes.
         drained: nodes that are taken only where there are no others.

@@ -97,7 +97,7 @@ class _Spread:
         self._drained = drained
 
     def choose(self, sitting: Collection[int], count: int) -> set[int]:
-        """Return as many nodes, those that vote first, then exchanged for a better spread."""
+        """Return so many nodes: those that vote first, then exchanged for a better spread."""
         chosen = self._places.keys() & set(sitting)
         while len(chosen) > count:
             chosen.remove(

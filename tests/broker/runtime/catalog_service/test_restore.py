@@ -162,15 +162,21 @@ def test_founders_vote_or_learn_and_nobody_is_wanted_before_the_catalog_is_known
     asyncio.run(main())
 
 
+async def with_a_fourth(cluster: Any) -> Any:
+    """Start all services, have the first lead and admit a fourth node; return the first."""
+    cluster.elect(1)
+    for service in cluster.services.values():
+        service.start()
+    first = cluster.services[1]
+    cluster.announce()
+    await first.submit(commands.AdmitNode(Node(4, "n4", "h:4", disk=44)))
+    await cluster.settle()
+    return first
+
+
 def test_catalogs_log_lives_on_the_nodes_that_it_names(run: Run) -> None:
     async def scenario(cluster: Any) -> None:
-        cluster.elect(1)
-        for service in cluster.services.values():
-            service.start()
-        first = cluster.services[1]
-        cluster.announce()
-        await first.submit(commands.AdmitNode(Node(4, "n4", "h:4", disk=44)))
-        await cluster.settle()
+        first = await with_a_fourth(cluster)
         rafts = cluster.rafts.values()
         assert [raft.wanted for raft in rafts] == [(0, (1, 2, 3, 4), (1, 2, 3))] * 3
         cluster.announce(4)
@@ -183,13 +189,7 @@ def test_catalogs_log_lives_on_the_nodes_that_it_names(run: Run) -> None:
 
 def test_voters_are_chosen_anew_when_a_zone_is_said_and_by_a_new_leader(run: Run) -> None:
     async def scenario(cluster: Any) -> None:
-        cluster.elect(1)
-        for service in cluster.services.values():
-            service.start()
-        first = cluster.services[1]
-        cluster.announce()
-        await first.submit(commands.AdmitNode(Node(4, "n4", "h:4", disk=44)))
-        await cluster.settle()
+        first = await with_a_fourth(cluster)
         cluster.announce(4)
         await first.submit(commands.RaiseClusterVersion(CLUSTER_VERSION))
         for node, zone in ((1, "a"), (2, "a"), (3, "b"), (4, "c")):
