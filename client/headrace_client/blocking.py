@@ -52,12 +52,16 @@ def _making(
     return call
 
 
-class Topology:
-    """See `headrace_client.topology.Topology`."""
+class _Blocking(Generic[A]):
+    """The blocking form of an asynchronous object."""
 
-    def __init__(self, thread: LoopThread, inner: topologies.Topology) -> None:
+    def __init__(self, thread: LoopThread, inner: A) -> None:
         self._thread = thread
         self._inner = inner
+
+
+class Topology(_Blocking[topologies.Topology]):
+    """See `headrace_client.topology.Topology`."""
 
     declare_queue = waiting(topologies.Topology.declare_queue)
     delete_queue = waiting(topologies.Topology.delete_queue)
@@ -93,12 +97,8 @@ class Topology:
     policies = listing(topologies.Topology.policies)
 
 
-class Watch(Generic[S]):
+class Watch(_Blocking[watches.Watch[S]], Generic[S]):
     """See `headrace_client.watch.Watch`: an iterator that waits."""
-
-    def __init__(self, thread: LoopThread, inner: watches.Watch[S]) -> None:
-        self._thread = thread
-        self._inner = inner
 
     def snapshot(self, timeout_s: float = CALL_SECONDS) -> tuple[S, ...]:
         """Return how it stands now; changes after that are told by the iterator."""
@@ -133,12 +133,8 @@ class Watch(Generic[S]):
         return found[0]
 
 
-class Flow:
+class Flow(_Blocking[flows.Flow]):
     """See `headrace_client.flow.Flow`."""
-
-    def __init__(self, thread: LoopThread, inner: flows.Flow) -> None:
-        self._thread = thread
-        self._inner = inner
 
     why = waiting(flows.Flow.why)
     top = waiting(flows.Flow.top)
@@ -156,12 +152,8 @@ class Flow:
         return Watch(self._thread, self._inner.watch_alarms())
 
 
-class Export:
+class Export(_Blocking[exports.Export]):
     """See `headrace_client.export.Export`."""
-
-    def __init__(self, thread: LoopThread, inner: exports.Export) -> None:
-        self._thread = thread
-        self._inner = inner
 
     shards = waiting(exports.Export.shards)
     open_group = waiting(exports.Export.open_group)
@@ -171,12 +163,8 @@ class Export:
     read = listing(exports.Export.read)
 
 
-class LeaseGroup:
+class LeaseGroup(_Blocking[leases.LeaseGroup]):
     """See `headrace_client.lease.LeaseGroup`."""
-
-    def __init__(self, thread: LoopThread, inner: leases.LeaseGroup) -> None:
-        self._thread = thread
-        self._inner = inner
 
     @property
     def epoch(self) -> int:
@@ -194,12 +182,8 @@ class LeaseGroup:
     fetch_columns = listing(leases.LeaseGroup.fetch_columns)
 
 
-class Advice:
+class Advice(_Blocking[advices.Advice]):
     """See `headrace_client.advice.Advice`."""
-
-    def __init__(self, thread: LoopThread, inner: advices.Advice) -> None:
-        self._thread = thread
-        self._inner = inner
 
     put = waiting(advices.Advice.put)
     list = waiting(advices.Advice.list)

@@ -235,14 +235,6 @@ def note_fields(blob: bytes, start: i64, stop: i64, places: dict[bytes, int]) ->
     return count
 
 
-def header_bytes(blob: bytes, start: i64, stop: i64, name: bytes) -> bytes | None:
-    """Return type byte and value of a field as they stand there, or None; see `find_field`."""
-    pos = find_field(blob, start, stop, name)
-    if pos < 0:
-        return None
-    return blob[pos : field_stop(blob, pos, stop)]
-
-
 def header_key(blob: bytes, start: i64, stop: i64, name: bytes) -> bytes | None:
     """Return bytes that are equal for equal values of a field, or None; see `find_field`.
 

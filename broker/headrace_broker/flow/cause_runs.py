@@ -20,11 +20,6 @@ class CauseRuns:
         self._answered: i64 = 0
         self._runs: deque[tuple[int, int]] = deque()  # number of the last message, cause
 
-    @property
-    def run_count(self) -> int:
-        """Number of runs."""
-        return len(self._runs)
-
     def add(self, cause: i64) -> None:
         """Note who caused the next message."""
         number = self._next

@@ -152,11 +152,6 @@ class Charges:
         """Number of debts."""
         return len(self._charges)
 
-    @property
-    def proxy_count(self) -> int:
-        """Number of causes on other nodes with a debt here."""
-        return len(self._proxies)
-
     def owed_to(self, home: int) -> list[Charge]:
         """Return what sessions of another node owe here."""
         return [charge for charge in self._charges.values() if charge.home == home]

@@ -27,7 +27,7 @@ def test_answered_messages_are_forgotten():
     runs.answered(1)
     assert runs.of(2, 2) == [1, 5, 1, 7]
     runs.answered(2)
-    assert runs.run_count == 0
+    assert len(runs._runs) == 0
     runs.add(9)
     assert runs.of(4, 1) == [1, 9]
 

@@ -277,7 +277,7 @@ def test_homes_come_to_know_what_is_owed_and_nothing_is_left_in_the_end(steps):
             charge.repay(1, byte_count)
     world.quiet()
     for node in world.nodes.values():
-        assert (node.charges.count, node.charges.proxy_count) == (0, 0)
+        assert (node.charges.count, len(node.charges._proxies)) == (0, 0)
         assert node.reported.loans() == []
         for account in node.ledger.accounts.values():
             assert (account.messages, account.byte_count) == (0, 0)

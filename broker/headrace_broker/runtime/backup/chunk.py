@@ -43,11 +43,6 @@ def read_heads(heads: bytes) -> Iterator[Head]:
         yield Head(*found[:9])
 
 
-def pack_head(head: Head) -> bytes:
-    """Return what `read_heads` reads."""
-    return _HEAD.pack(*head, 0)
-
-
 def cut_frozen(
     entries: Entries, frozen: FrozenQueue, after: int, most: int, bytes_max: int
 ) -> tuple[bytes, bytes]:

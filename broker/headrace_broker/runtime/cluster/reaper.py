@@ -27,11 +27,6 @@ class Reaper:
         self._tasks: set[asyncio.Task[None]] = set()
         self._expiring: set[int] = set()
 
-    @property
-    def task_count(self) -> int:
-        """Number of deletions under way."""
-        return len(self._tasks)
-
     def stop(self) -> None:
         """Give up; the deletions that are left are made when the node starts anew."""
         for task in list(self._tasks):

@@ -38,11 +38,6 @@ class DeadLetterCauses:
     def __init__(self) -> None:
         self._told: dict[tuple[int, int], list[int]] = {}  # by session and number of first message
 
-    @property
-    def command_count(self) -> int:
-        """Number of remembered causes of commands."""
-        return len(self._told)
-
     def note(self, session: int, data: bytes, causes: list[int]) -> None:
         """Remember the causes of a command without its stamp; beyond the bound, of none older."""
         if not causes or len(data) < ENQUEUE_SEQ_OFFSET:

@@ -70,16 +70,6 @@ class DeadLetterPublisher(QueueListener):
         self._next_number = 1
         self._sweep: asyncio.TimerHandle | None = None
 
-    @property
-    def session_count(self) -> int:
-        """Number of sessions that are open."""
-        return len(self._lines)
-
-    @property
-    def under_way_count(self) -> int:
-        """Number of publishes that were not answered."""
-        return len(self._publishes)
-
     def stop(self) -> None:
         """Stop the timer of idle sessions; messages under way are neither awaited nor charged."""
         owed, self._owed = self._owed, {}

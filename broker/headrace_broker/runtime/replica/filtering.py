@@ -127,11 +127,6 @@ class Filtering:
         self._proposed: dict[Consumer, None] = {}  # whose ACQUIRE is not applied yet
         self._retry_due = False
 
-    @property
-    def filter_count(self) -> int:
-        """Number of filters with a known position."""
-        return len(self._cursors)
-
     def open(self, machine: QueueMachine, session: i64, consumer: i64, data: bytes) -> None:
         """Serve a consumer with a filter as `encode_filter` gave it; again changes nothing."""
         key = (int(session), int(consumer))

@@ -31,15 +31,6 @@ class QueueTimer:
         self._handle_step = 0
         self._stopped = False
 
-    @property
-    def armed_count(self) -> int:
-        """Number of queues that wait for their time."""
-        return len(self._armed)
-
-    def armed_ms(self, group: int) -> int:
-        """Return when a queue is woken, 0 for never."""
-        return self._armed.get(group, 0)
-
     def arm(self, group: int, due_ms: int) -> None:
         """Wake a queue at `due_ms`, unless it is woken before that anyway."""
         if self._stopped:

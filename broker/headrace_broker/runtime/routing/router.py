@@ -156,11 +156,6 @@ class Router:
         """Counts up with every change; a route that was given at another version may be wrong."""
         return self.routing.version
 
-    @property
-    def cached_count(self) -> int:
-        """Number of routes remembered, up to ROUTES_CACHED_MAX."""
-        return self._cached_count
-
     def on_events(self, events: list[Event]) -> None:
         """Follow changes of the catalog."""
         governed: dict[str, None] = {}

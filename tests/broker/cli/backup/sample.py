@@ -23,7 +23,7 @@ from headrace_broker.cli.backup.manifest import (
 from headrace_broker.cli.backup.store import DirectoryStore, Store
 from headrace_broker.codecs.batch import encode_batch
 from headrace_broker.model.message import Publish
-from headrace_broker.runtime.backup.chunk import Head, pack_head
+from headrace_broker.runtime.backup.chunk import _HEAD, Head
 
 PLAIN = b"\x00\x00"
 ROUTE = b"\x02ex\x03key"
@@ -36,7 +36,7 @@ def block(first: int, *bodies: bytes, properties: bytes = PLAIN, due_ms: int = 0
         Head(first + at, 1_000, 0, due_ms, 2, 1, len(body), 3, 3 if due_ms else 1)
         for at, body in enumerate(bodies)
     ]
-    return Block(b"".join(map(pack_head, heads)), encode_batch(publishes))
+    return Block(b"".join(_HEAD.pack(*head, 0) for head in heads), encode_batch(publishes))
 
 
 def data_file(*blocks: Block) -> bytes:

@@ -71,7 +71,7 @@ def test_owner_is_dropped_later_and_nobody_waits_for_it(deletions, world):
         reaper = Reaper(deletions, {})
         await reaper.drop_owner("me")
         assert deletions.done == []
-        assert reaper.task_count == 1
+        assert len(reaper._tasks) == 1
         await asyncio.gather(*reaper._tasks, return_exceptions=True)
 
     asyncio.run(asyncio.wait_for(work(), 5))
@@ -107,7 +107,7 @@ def test_expired_queue_is_deleted_by_one_task(deletions, world):
     def twice(reaper):
         reaper.drop_expired(world.queue)
         reaper.drop_expired(world.queue)
-        assert reaper.task_count == 1
+        assert len(reaper._tasks) == 1
 
     finish(deletions, world, twice)
     assert deletions.tried == 1
@@ -123,7 +123,7 @@ def test_expired_queue_that_is_used_meanwhile_stays(deletions, world):
         world.clock.ms += 1
         world.hosts[1].use()
         await asyncio.gather(*reaper._tasks, return_exceptions=True)
-        assert reaper.task_count == 0
+        assert len(reaper._tasks) == 0
         deletions.failures = 0
         reaper.drop_expired(world.queue)
         await asyncio.gather(*reaper._tasks, return_exceptions=True)
@@ -140,7 +140,7 @@ def test_stop_ends_what_is_left(deletions, world):
         await reaper.drop_owner("me")
         reaper.drop_unused(world.queue)
         await asyncio.sleep(0)
-        assert reaper.task_count == 2
+        assert len(reaper._tasks) == 2
         reaper.stop()
         await asyncio.gather(*reaper._tasks, return_exceptions=True)
 

@@ -137,7 +137,7 @@ def test_dead_letters_that_push_others_out_are_charged_to_the_first_cause(
     assert causes(world) == [FIRST, SECOND]
     send(world, session, runs, publishes, SECOND, FIRST)
     assert causes(world) == [FIRST, SECOND, SECOND, FIRST]
-    assert world.hosts[1]._causes.command_count == 0
+    assert len(world.hosts[1]._causes._told) == 0
 
 
 def test_last_dead_letters_push_out_when_there_was_some_room(world, listener, publishes):
@@ -176,7 +176,7 @@ def test_causes_of_commands_are_remembered_within_a_bound(world, listener, publi
     known = world.hosts[1]._causes
     for number in range(DEAD_LETTER_COMMANDS_MAX - 1):  # the causes of the first are forgotten
         known.note(number, b"\x01\x01" + bytes(16), [1, 2])
-    assert known.command_count == DEAD_LETTER_COMMANDS_MAX
+    assert len(known._told) == DEAD_LETTER_COMMANDS_MAX
     world.settle_down()
     assert causes(world) == [SECOND]
 

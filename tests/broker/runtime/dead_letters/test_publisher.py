@@ -77,7 +77,7 @@ def test_what_a_deleted_queue_confirms_has_not_arrived(network, run, turns):
         network.session("a").delete()
         assert (dead_publish.count, dead_publish.failed) == (1, [group])
         await turns()
-        assert network.publisher.session_count == 0
+        assert len(network.publisher._lines) == 0
         network.publisher.stop()
 
     run(scenario)
@@ -91,7 +91,7 @@ def test_session_is_kept_for_the_next_letter(network, run):
             network.publisher.flush()
             network.session("a").confirm()
         assert len(network.opened) == 1
-        assert network.publisher.under_way_count == 0
+        assert len(network.publisher._publishes) == 0
         network.publisher.stop()
 
     run(scenario)
@@ -106,7 +106,7 @@ def test_idle_session_is_closed_and_a_busy_one_is_not(network, run, hurried):
         network.session("a").confirm()
         for _ in range(1000):
             await asyncio.sleep(0)
-            if network.publisher.session_count == 1:
+            if len(network.publisher._lines) == 1:
                 break
         closed = {session.queue.name: session.closed for session in network.opened}
         assert closed == {"a": True, "b": False}

@@ -367,10 +367,10 @@ def test_deleted_queue_leaves_nothing_behind(island, listener):
         queue = node.queue("work")
         await node.publish("work", listener, b"x")
         timers = (node.duties._ticks, node.duties._expiries)
-        assert [timer.armed_count for timer in timers] == [1, 1]
+        assert [len(timer._armed) for timer in timers] == [1, 1]
         node.do(commands.DeleteQueue("/", "work", queue.group))
         await node.settle()
-        assert [timer.armed_count for timer in timers] == [0, 0]
+        assert [len(timer._armed) for timer in timers] == [0, 0]
         assert node.duties._effective._known == {}
 
     island(scenario)

@@ -296,7 +296,7 @@ def test_places_of_unused_filters_are_bounded(market, world, listener):
         market.run()
         world.run(session.cancel(consumer))
         market.run()
-    assert market.leader.filtering.filter_count == FILTERS_IDLE_MAX
+    assert len(market.leader.filtering._cursors) == FILTERS_IDLE_MAX
 
 
 def test_removed_messages_are_passed_over(market, world, listener):

@@ -133,9 +133,9 @@ def test_memory_is_bounded(followed: Followed) -> None:
     for number in range(ROUTES_CACHED_MAX + 10):
         route = followed.router.route("/", raw("amq.fanout", str(number)))
         assert route.queues == (queue,)
-        assert followed.router.cached_count <= ROUTES_CACHED_OF_EXCHANGE_MAX
+        assert followed.router._cached_count <= ROUTES_CACHED_OF_EXCHANGE_MAX
     followed.router.route("none", raw("x"))
-    assert followed.router.cached_count == (ROUTES_CACHED_MAX + 10) % ROUTES_CACHED_OF_EXCHANGE_MAX
+    assert followed.router._cached_count == (ROUTES_CACHED_MAX + 10) % ROUTES_CACHED_OF_EXCHANGE_MAX
 
 
 def test_keys_of_one_exchange_do_not_drive_out_those_of_others(followed: Followed) -> None:
@@ -153,11 +153,11 @@ def test_bindings_of_one_exchange_leave_the_routes_of_others(followed: Followed)
     followed.bind("amq.topic", "q", "a.*")
     fanout = followed.router.route("/", raw("amq.fanout", "k"))
     assert followed.router.route("/", raw("amq.topic", "b.c")).queues == ()
-    count = followed.router.cached_count
+    count = followed.router._cached_count
     followed.bind("amq.topic", "q", "b.#")
     assert followed.router.route("/", raw("amq.fanout", "k")) is fanout
     assert followed.router.route("/", raw("amq.topic", "b.c")).queues == (queue,)
-    assert followed.router.cached_count == count
+    assert followed.router._cached_count == count
 
 
 def test_routes_through_several_exchanges_follow_all_of_them(followed: Followed) -> None:

@@ -60,7 +60,7 @@ def test_cancelled_consumers_leave_nothing_behind(world, listener, publishes, ga
         world.settle_down()
     assert len(listener.bodies) == 3
     assert session.consuming.subscriptions == {}
-    assert world.hosts[1].feed_count == 0
+    assert world.hosts[1]._feeds.count == 0
     assert world.hosts[1].machine.unsettled_count == 0
 
 
@@ -68,10 +68,10 @@ def test_cancelled_consumers_leave_nothing_behind(world, listener, publishes, ga
 def test_closed_session_leaves_no_feed(world, listener, gateway):
     session = world.open(gateway, listener)
     world.run(session.attach(1, Attachment("c", 10)))
-    assert world.hosts[1].feed_count == 1
+    assert world.hosts[1]._feeds.count == 1
     session.close()
     world.settle_down()
-    assert world.hosts[1].feed_count == 0
+    assert world.hosts[1]._feeds.count == 0
 
 
 def test_rebooted_node_leaves_no_feed(world, listener):
@@ -79,7 +79,7 @@ def test_rebooted_node_leaves_no_feed(world, listener):
     world.run(session.attach(1, Attachment("c", 10)))
     world.hosts[1].node_down(2, 2)
     world.settle_down()
-    assert world.hosts[1].feed_count == 0
+    assert world.hosts[1]._feeds.count == 0
 
 
 @pytest.mark.parametrize("boot_kept", [0, 2], ids=["away", "restarted"])

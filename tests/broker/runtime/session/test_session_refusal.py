@@ -190,7 +190,7 @@ def test_consumer_that_holds_a_delivery_too_long_is_ended(world, listener, publi
     world.log.append(Entry(len(world.log) + 1, 1, ENTRY_NORMAL, tick))
     world.settle_down()
     assert listener.timed_out == [1]
-    assert world.hosts[1].feed_count == 0
+    assert world.hosts[1]._feeds.count == 0
     assert bodies_left(world) == [1, 1]
 
 

@@ -366,7 +366,7 @@ class Run:
         assert self.world.watcher.rejected == []
         assert len({host.machine.digest() for host in self.world.hosts.values()}) == 1
         attached = {(info.session, info.number) for info in machine.consumers() if info.attached}
-        assert self.world.hosts[self.world.leader].feed_count == len(attached)
+        assert self.world.hosts[self.world.leader]._feeds.count == len(attached)
         for channel in self.channels:
             for consumer in channel.consumers.values():
                 consumer.started.result()
@@ -381,7 +381,7 @@ class Run:
         self.world.settle_down()
         machine = self.world.hosts[1].machine
         assert not any(machine.has_session(each.session.session) for each in self.channels)
-        assert self.world.hosts[self.world.leader].feed_count == 0
+        assert self.world.hosts[self.world.leader]._feeds.count == 0
         owed = [(each.messages, each.byte_count) for each in self.world.ledger.accounts.values()]
         assert set(owed) == {(0, 0)}, "loans that were not repaid"
         assert self.world.gates.by_group[self.world.queue.group].byte_count == 0

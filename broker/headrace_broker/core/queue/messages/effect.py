@@ -69,6 +69,11 @@ class Acquired:
 class Effect:
     """Base of everything that `QueueMachine.apply` returns."""
 
+    def __repr__(self) -> str:
+        names = getattr(type(self), "__mypyc_attrs__", None)  # None where it is not compiled
+        values = (repr(getattr(self, name)) for name in (vars(self) if names is None else names))
+        return f"{type(self).__name__}({', '.join(values)})"
+
 
 @final
 class Enqueued(Effect):
@@ -77,9 +82,6 @@ class Enqueued(Effect):
     def __init__(self, session: i64, seq: i64) -> None:
         self.session = session
         self.seq = seq
-
-    def __repr__(self) -> str:
-        return f"Enqueued({self.session}, {self.seq})"
 
 
 @final
@@ -93,9 +95,6 @@ class ConfirmsDeferred(Effect):
         self.session = session  # whose publishes
         self.rows = rows  # their numbers as in `Ranges.bounds`, at least one row
 
-    def __repr__(self) -> str:
-        return f"ConfirmsDeferred({self.session}, {self.rows})"
-
 
 @final
 class Completed(Effect):
@@ -104,9 +103,6 @@ class Completed(Effect):
     def __init__(self, session: i64, rows: list[int]) -> None:
         self.session = session  # whose publishes
         self.rows = rows  # their numbers, as of ConfirmsDeferred but in any order
-
-    def __repr__(self) -> str:
-        return f"Completed({self.session}, {self.rows})"
 
 
 @final
@@ -121,9 +117,6 @@ class PublishRejected(Effect):
         self.first = first  # number of the first one
         self.last = last  # of the last one, inclusive
         self.why = why  # a REFUSED constant
-
-    def __repr__(self) -> str:
-        return f"PublishRejected({self.session}, {self.first}, {self.last}, {self.why})"
 
 
 @final
@@ -164,9 +157,6 @@ class TimedOut(Effect):
         self.session = session
         self.consumer = consumer
 
-    def __repr__(self) -> str:
-        return f"TimedOut({self.session}, {self.consumer})"
-
 
 @final
 class Controlled(Effect):
@@ -180,9 +170,6 @@ class Controlled(Effect):
         # CLOSE: messages released; otherwise 0. For a repeated SETTLE, ATTACH or CANCEL: 0.
         self.count = count
 
-    def __repr__(self) -> str:
-        return f"Controlled({self.session}, {self.seq}, {self.status}, {self.count})"
-
 
 @final
 class Deliver(Effect):
@@ -193,9 +180,6 @@ class Deliver(Effect):
         self.consumer = consumer
         self.first = first
         self.messages = messages
-
-    def __repr__(self) -> str:
-        return f"Deliver({self.session}, {self.consumer}, {self.first}, {self.messages!r})"
 
 
 @final
@@ -211,11 +195,6 @@ class Got(Effect):
         self.delivery = delivery  # its delivery number, 0 for none
         self.ready_left = ready_left  # messages left in the ready list
 
-    def __repr__(self) -> str:
-        return (
-            f"Got({self.session}, {self.seq}, {self.message!r}, {self.delivery}, {self.ready_left})"
-        )
-
 
 @final
 class Gap(Effect):
@@ -226,9 +205,6 @@ class Gap(Effect):
         self.lane = lane
         self.expected = expected
 
-    def __repr__(self) -> str:
-        return f"Gap({self.session}, {self.lane}, {self.expected})"
-
 
 @final
 class Detached(Effect):
@@ -238,9 +214,6 @@ class Detached(Effect):
         self.session = session
         self.consumer = consumer
 
-    def __repr__(self) -> str:
-        return f"Detached({self.session}, {self.consumer})"
-
 
 @final
 class EntryDead(Effect):
@@ -248,9 +221,6 @@ class EntryDead(Effect):
 
     def __init__(self, index: i64) -> None:
         self.index = index
-
-    def __repr__(self) -> str:
-        return f"EntryDead({self.index})"
 
 
 class GroupAnswer(Effect):
@@ -264,9 +234,6 @@ class GroupAnswer(Effect):
 class Unused(Effect):
     """The last consumer, attached or detached, has gone (for queues that delete themselves)."""
 
-    def __repr__(self) -> str:
-        return "Unused()"
-
 
 @final
 class Rejected(Effect):
@@ -274,6 +241,3 @@ class Rejected(Effect):
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
-
-    def __repr__(self) -> str:
-        return f"Rejected({self.reason!r})"

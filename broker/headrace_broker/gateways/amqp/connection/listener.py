@@ -54,11 +54,6 @@ class AmqpListener:
         self._empty = asyncio.Event()
         self._empty.set()
 
-    @property
-    def connection_count(self) -> int:
-        """Number of open sockets."""
-        return len(self._protocols)
-
     async def start(self) -> None:
         """Begin to accept.
 

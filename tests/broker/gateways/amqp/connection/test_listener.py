@@ -38,7 +38,7 @@ def server(broker: Any, factory: Callable[[], asyncio.AbstractEventLoop]) -> Ser
                 await body(listener)
         finally:
             await listener.stop()
-        assert listener.connection_count == 0
+        assert len(listener._protocols) == 0
 
     def run(body: Body, **more: Any) -> None:
         with asyncio.Runner(loop_factory=factory) as runner:

@@ -69,7 +69,7 @@ def serve(request, broker):
                 await body(listener)
         finally:
             await listener.stop()
-        assert listener.connection_count == 0
+        assert len(listener._protocols) == 0
 
     def run(tls: ServerTls, body: Body, **more: Any) -> None:
         factory = uvloop.new_event_loop if uv else asyncio.new_event_loop
