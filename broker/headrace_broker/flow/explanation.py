@@ -79,6 +79,8 @@ def explain_connection(connection: ConnectionFlow, facts: Facts) -> Explanation:
     if facts.leaderless is not None and not flow.limit:
         limit = LEADERLESS  # its publishes wait there now, whatever stopped it before
     queue = facts.queue
+    if not limit and queue is not None and queue.behind:
+        limit = LIMIT_NAMES[LIMIT_OUTFLOW]  # nothing stops its publishes, but their confirms wait
     if queue is not None:
         causes = _causes_at(queue, limit, facts)
     elif limit in ALARMS:
@@ -166,6 +168,8 @@ def _queue_limit(queue: QueueFlow, facts: Facts) -> str:
         return LIMIT_NAMES[LIMIT_OUTFLOW]
     if any(not gate.open for gate in facts.gates):
         return LIMIT_NAMES[LIMIT_QUEUE]
+    if queue.behind:
+        return LIMIT_NAMES[LIMIT_OUTFLOW]
     most, found = 0.0, ""
     for connection in facts.held:
         limit = binding_limit(connection.flow)

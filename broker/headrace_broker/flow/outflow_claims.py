@@ -1,4 +1,4 @@
-"""Shares of nodes in the admission to a queue that falls behind, by waiting publishers.
+"""Shares of nodes in the admission to a queue that is deep, by waiting publishers.
 
 Where each node had an equal part, one publisher on a node of its own got as much as all of another
 node together. So each node says how much weight its waiting publishers have, and counts as one that

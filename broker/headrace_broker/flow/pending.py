@@ -22,7 +22,7 @@ class Pending:
     A queue's leader refuses what is far more than it can work off, and refused commands come again
     after a while. So that it never comes to that, each node takes its part of what a leader takes.
 
-    While the queue falls behind, its leader says how many messages a second this node may let in.
+    While the queue is deep, its leader says how many messages a second this node may let in.
     That counts until it says something else, or nothing for a while.
 
     Args:

@@ -62,6 +62,9 @@ def connection_sentence(
         return f"{who} is not held: nothing has stopped its publishes in the last minute"
     if limit == LEADERLESS and facts.leaderless is not None:
         return f"{who} has messages that wait: {_leaderless(facts.leaderless)}"
+    if _only_confirms_wait(connection, limit, facts) and facts.queue is not None:
+        text = f"{who} goes at the pace of queue '{facts.queue.name}' (leader {leader})"
+        return f"{text}: {_behind(facts.queue)}" + _culprit(connection, limit, causes, facts)
     text = f"{who} {_how_long(connection, limit)} by {_by_whom(limit, leader, connection, facts)}"
     why = _why(limit, leader, connection, facts)
     if why:
@@ -85,6 +88,8 @@ def queue_sentence(queue: QueueFlow, limit: str, causes: list[CauseStatus], fact
             text += f"; it defers the confirms of {wording.messages(queue.deferred)}"
     elif limit == QUEUE:
         text = f"{who} holds {publishers} back: {_pending(facts)}; {_takes(queue, facts)}"
+    elif limit == OUTFLOW and queue.behind and not any(gate.outflow for gate in facts.gates):
+        text = f"{who} is behind: {_behind(queue)}"
     elif limit == OUTFLOW:
         text = f"{who} holds {publishers} back: {_falls_behind(queue, facts)}"
     else:
@@ -247,10 +252,23 @@ def _pending(facts: Facts) -> str:
 def _falls_behind(queue: QueueFlow, facts: Facts) -> str:
     """Return why a queue takes no more than leaves it, and how much of that a node may bring."""
     ready = wording.messages(queue.ready)
-    text = f"{queue.node} is busy and its consumers are {ready} behind, so it takes what leaves it"
+    text = f"its consumers take what they can, {wording.rate(queue.settled[1])}"
     bounds = [gate.outflow for gate in facts.gates if gate.outflow]
-    each = f", {wording.rate(max(bounds))} from one node at most" if bounds else ""
-    return f"{text}, {wording.rate(queue.settled[1])}{each}"
+    each = f", so a node may bring {wording.rate(max(bounds))} at most" if bounds else ""
+    return f"{text}, and {ready} wait{each}"
+
+
+def _only_confirms_wait(connection: ConnectionFlow, limit: str, facts: Facts) -> bool:
+    """Return whether a queue that is behind has stopped none of the connection's publishes."""
+    behind = facts.queue is not None and facts.queue.behind
+    return behind and limit == OUTFLOW and limit not in connection.flow.by_limit
+
+
+def _behind(queue: QueueFlow) -> str:
+    """Return why confirms of a queue wait for messages to leave it."""
+    its = f"its {queue.consumers:,} consumer{'' if queue.consumers == 1 else 's'}"
+    takes = f"{'takes' if queue.consumers == 1 else 'take'}, {wording.rate(queue.settled[1])}"
+    return f"publishers bring more than {its} {takes}, so it confirms no more than leave it"
 
 
 def _takes(queue: QueueFlow, facts: Facts) -> str:
@@ -258,6 +276,8 @@ def _takes(queue: QueueFlow, facts: Facts) -> str:
         return f"it {leaderless_reason(facts.leaderless)}"
     if not queue.node:
         return SILENT
+    if queue.behind:
+        return _behind(queue)
     return f"it takes {wording.rate(queue.arrived[1])}"
 
 
@@ -374,7 +394,8 @@ def hint(limit: str, queue: QueueFlow | None, user: str, vhost: str) -> str:
     if limit == INTAKE:
         return "connect to a node that does less, or " + raising.format("intake-messages")
     if limit == OUTFLOW and queue is not None:
-        return f"move queues or clients away from {queue.node}, or add nodes"
+        more = f"add consumers to '{queue.name}', or raise their prefetch"
+        return f"{more}; if {queue.node} is busy, move queues or clients away from it"
     if limit == HELD:
         return "look at what holds it first, or " + raising.format("node-buffer-bytes")
     names = {ACCOUNT: "account-messages or account-bytes", COMMANDS: "queue-commands"}

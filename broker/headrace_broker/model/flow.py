@@ -27,7 +27,7 @@ LIMIT_DISK: Final = 7  # a node's disk
 LIMIT_RATE: Final = 8  # the publish rate of a user or vhost
 LIMIT_INTAKE: Final = 9  # what a node takes in beside its deliveries
 LIMIT_HELD: Final = 10  # what a node holds for publishers outside of its log
-LIMIT_OUTFLOW: Final = 11  # what leaves a queue that falls behind while its node is busy
+LIMIT_OUTFLOW: Final = 11  # what leaves a queue that is behind
 LIMIT_NAMES: Final = (
     "",
     "account",

@@ -106,6 +106,7 @@ class QueueFlow(msgspec.Struct, frozen=True, tag="queue"):
     settled: tuple[float, float, float] = NEVER  # that left for good because consumers said so
     saturated: bool = False  # it defers confirms
     deferred: int = 0  # messages whose confirms it defers
+    behind: bool = False  # confirms wait until as many messages have left, or did within a second
     high_messages: int = 0  # its watermark, 0 for none
     low_messages: int = 0
     high_bytes: int = 0  # the same in bytes

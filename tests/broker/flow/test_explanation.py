@@ -153,10 +153,11 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         "queue-outflow",
         {"gates": [GateFlow("n3", GROUP, 5, 9, 0), GateFlow("n1", GROUP, 5, 9, 2, False, 40)]},
         {},
-        f"{WHO} was held 83 % of the last 10 s by queue 'orders' (leader n2): n2 is busy and its "
-        "consumers are 50,000 messages behind, so it takes what leaves it, 120/s, 40/s from one "
-        f"node at most{FILLED}{OF_THEM}",
-        "move queues or clients away from n2, or add nodes",
+        f"{WHO} was held 83 % of the last 10 s by queue 'orders' (leader n2): its consumers "
+        "take what they can, 120/s, and 50,000 messages wait, so a node may bring 40/s at most"
+        f"{FILLED}{OF_THEM}",
+        "add consumers to 'orders', or raise their prefetch; if n2 is busy, move queues or clients "
+        "away from it",
     ),
     (
         "queue-commands",
@@ -367,7 +368,17 @@ def test_a_queue_says_what_it_stops() -> None:
     found = explain_queue(calm, facts(gates=gates, held=[connection(stopped("queue-outflow", 1))]))
     assert found.limit == "queue-outflow"
     assert found.sentence.startswith(
-        "queue 'orders' (vhost /, leader n2) holds 1 publisher back: n2 is busy and its consumers"
+        "queue 'orders' (vhost /, leader n2) holds 1 publisher back: its consumers take what"
+    )
+    behind = msgspec.structs.replace(calm, behind=True)
+    found = explain_queue(behind, facts())
+    assert (found.state, found.limit) == ("flow", "queue-outflow")
+    assert found.sentence.startswith(
+        "queue 'orders' (vhost /, leader n2) is behind: publishers bring more than its 3 consumers "
+        "take, 120/s, so it confirms no more than leave it"
+    )
+    assert found.hint.startswith(
+        "add consumers to 'orders', or raise their prefetch; if n2 is busy"
     )
     held = [connection(stopped("account", 0.2)), connection(stopped("queue-commands", 0.5))]
     found = explain_queue(calm, facts(held=held))
@@ -378,6 +389,18 @@ def test_a_queue_says_what_it_stops() -> None:
         "queue 'orders' (vhost /, leader n2) holds nobody back: 4,000/s arrive, 120/s are "
         "settled, 50,000 messages ready"
     )
+
+
+def test_a_publisher_that_nothing_stops_hears_for_which_confirms_it_waits() -> None:
+    behind = queue(saturated=False)
+    behind = msgspec.structs.replace(behind, behind=True)
+    found = explain_connection(connection(ActivityStatus()), facts(queue=behind))
+    assert (found.limit, found.queue, found.leader) == ("queue-outflow", "orders", "n2")
+    assert "goes at the pace of queue 'orders' (leader n2): publishers bring more" in found.sentence
+    found = explain_connection(connection(stopped("account", 0.5)), facts(queue=behind))
+    assert found.limit == "account"
+    assert "and may cause" in found.sentence
+    assert "so it confirms no more than leave it" in found.sentence
 
 
 def activity(limit: str, group: int, **by_limit: tuple[float, float, float, int]) -> ActivityStatus:

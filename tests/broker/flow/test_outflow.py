@@ -1,4 +1,4 @@
-"""Admission to queues that fall behind, on simulated nodes, and its effect at a gateway."""
+"""Admission to queues that are deep, on simulated nodes, and its effect at a gateway."""
 
 from __future__ import annotations
 
@@ -12,8 +12,15 @@ from headrace_broker.flow.account import Account
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.gate import Waiter
 from headrace_broker.flow.intake import Intake
-from headrace_broker.flow.outflow import RATE_MAX, STILL_LOOKS, Outflow
 from headrace_broker.flow.outflow_claims import OutflowClaims
+from headrace_broker.flow.paced_confirms import (
+    BOUND_OVER,
+    RATE_MAX,
+    STALLED_US,
+    PacedConfirms,
+    PacedQueues,
+    QueueFigures,
+)
 from headrace_broker.flow.pending import Pending
 from headrace_broker.model.flow import CONNECTION, LIMIT_OUTFLOW, LIMIT_QUEUE, Cause
 from headrace_broker.model.limits import OUTFLOW_BURST_US, OUTFLOW_LEASE_US, OUTFLOW_MIN
@@ -61,7 +68,9 @@ class Node:
         think_us: float = 0.0,
         gateways: tuple[int, ...] = (INTAKE_MESSAGES,),
     ) -> None:
-        self.outflow = Outflow(0, 0)
+        self.queues = PacedQueues()
+        self.paced = PacedConfirms(7, lambda *_: None, self.queues)
+        self.bounded_looks = 0  # of the last run
         self.claims = OutflowClaims()
         self.gateways = [Gateway(wants) for wants in gateways]
         self.published = 0
@@ -90,28 +99,26 @@ class Node:
         self.published += count
         self.delivered += gone
         publish_us, deliver_us = self._costs
-        self._now += IDLE_US + count * publish_us + gone * deliver_us
+        turn_us = IDLE_US + count * publish_us + gone * deliver_us
+        self._now += turn_us
+        self.queues.busy_us = int(turn_us) if turn_us > 5 * IDLE_US else 0
+        self.paced.confirm(1, self.published - count + 1, self.published, count)
+        held, busy = self._window - self._free, 1 if self._window and not self._free else 0
+        command_us = int(turn_us) * ROUND_TRIP // 2
+        figures = (self.delivered, self.ready, held, busy, command_us)
+        self.paced.applied(QueueFigures(int(self._now), *figures))
 
     def run(self, looks: int) -> tuple[float, float]:
         """Return the published and delivered messages of a second."""
         began, published, delivered = self._now, self.published, self.delivered
+        self.bounded_looks = 0
         for _ in range(looks):
-            start, turns = self._now, 0
+            start = self._now
             while self._now < start + LOOK_US:
                 self.turn()
-                turns += 1
-            elapsed = int(self._now - start)
-            self.outflow.poll(
-                self.published,
-                self.ready,
-                self._window - self._free,
-                1 if self._window else 0,
-                elapsed,
-                elapsed // turns,
-                IDLE_US * turns * 5 < elapsed,
-                len(self.gateways),
-            )
-            parts = self.claims.parts(self.outflow.bound, range(len(self.gateways)), int(self._now))
+            bound = self.queues.poll(int(self._now)).get(7, 0)
+            self.bounded_looks += bound > 0
+            parts = self.claims.parts(bound, range(len(self.gateways)), int(self._now))
             for gateway, part in zip(self.gateways, parts.values(), strict=True):
                 gateway.pending.receive(part, int(self._now))
         seconds = (self._now - began) / 1e6
@@ -152,22 +159,23 @@ def test_what_was_piled_up_is_worked_off_and_publishing_goes_on_meanwhile() -> N
 def test_without_consumers_nothing_is_bounded() -> None:
     node = Node(0)
     node.run(60)
-    assert node.outflow.bound == 0
+    assert node.bounded_looks == 0
 
 
 def test_a_consumer_that_takes_its_time_is_no_reason() -> None:
     node = Node(100, think_us=50_000)
     node.run(60)
-    assert node.outflow.bound == 0
+    assert node.bounded_looks == 0
 
 
 def test_the_bound_goes_when_publishers_have_what_they_want() -> None:
     node = Node(2000)
     node.run(60)
-    assert node.outflow.bound > 0
+    assert node.bounded_looks > 0
     node.gateways[0].wants = 20
     node.run(60)
-    assert node.outflow.bound == 0
+    node.run(10)
+    assert node.bounded_looks == 0
 
 
 def test_nodes_that_want_more_than_others_get_what_those_leave() -> None:
@@ -184,37 +192,32 @@ def test_nodes_get_what_their_publishers_weigh() -> None:
     assert 6.5 < many / one < 9.5
 
 
-def test_while_the_log_stands_still_the_bound_stays_but_not_for_ever() -> None:
+def test_the_bound_goes_when_the_log_stands_still() -> None:
     node = Node(2000)
     node.run(60)
-    bound = int(node.outflow.bound)
-    for _ in range(STILL_LOOKS - 1):
-        node.outflow.poll(node.published, node.ready, 2000, 1, LOOK_US, 9000, True, 1)
-    assert node.outflow.bound == bound > 0
-    node.outflow.poll(node.published, node.ready, 2000, 1, LOOK_US, 9000, True, 1)
-    assert node.outflow.bound == 0
+    while not node.paced.bound:
+        node.run(1)
+    now_us = int(node._now) + 100 * STALLED_US
+    assert node.queues.poll(now_us) == {7: 0}
+    assert node.queues.poll(now_us) == {}
 
 
-HUGE = st.integers(0, 1 << 40)
+COUNT = st.integers(0, 1 << 40)
 
 
-@given(
-    st.lists(
-        st.tuples(
-            HUGE, HUGE, HUGE, st.integers(0, 10_000), HUGE, HUGE, st.booleans(), st.integers(0, 100)
-        ),
-        max_size=40,
-    )
-)
+@given(st.lists(st.tuples(COUNT, COUNT, COUNT, COUNT, st.integers(0, 3), COUNT), max_size=40))
 def test_whatever_is_seen_a_bound_lets_something_in(
-    looks: list[tuple[int, int, int, int, int, int, bool, int]],
+    commands: list[tuple[int, int, int, int, int, int]],
 ) -> None:
-    outflow = Outflow(0, 0)
-    nodes = 1
-    for look in looks:
-        outflow.poll(*look)
-        nodes = max(nodes, look[-1])
-        assert outflow.bound == 0 or OUTFLOW_MIN <= outflow.bound <= 8 * RATE_MAX * nodes
+    queues = PacedQueues()
+    paced = PacedConfirms(7, lambda *_: None, queues)
+    now_us = delivered = 0
+    for elapsed, came, *more in commands:
+        now_us += elapsed
+        delivered += came // 2
+        paced.confirm(1, 1, 1, came)
+        paced.applied(QueueFigures(now_us, delivered, *more))
+        assert 0 <= queues.poll(now_us).get(7, 0) <= 2 * BOUND_OVER * RATE_MAX
 
 
 # At a gateway

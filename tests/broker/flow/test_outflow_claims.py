@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_broker.flow.outflow import RATE_MAX
 from headrace_broker.flow.outflow_claims import CLAIM_MAX, OutflowClaims
+from headrace_broker.flow.paced_confirms import RATE_MAX
 from headrace_broker.model.limits import OUTFLOW_LEASE_US, OUTFLOW_MIN
 
 NODES = (1, 2, 3)

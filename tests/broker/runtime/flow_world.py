@@ -69,6 +69,8 @@ class FakeHost:
         self.machine = FakeMachine()
         self.moves = FakeMoves()
         self.serving = True
+        self.behind = False
+        self.telling = SimpleNamespace(is_behind=lambda _now_us: self.behind)
 
 
 class FlowNode:

@@ -95,6 +95,7 @@ def render_queue_moves(row: QueueFlow | None) -> dict[str, Any]:
         "state": FLOW if row is not None and row.saturated else RUNNING,
         "saturated": row is not None and row.saturated,
         "messages_deferred": row.deferred if row is not None else 0,
+        "behind": row is not None and row.behind,
         "arrived": render_windows(row.arrived if row is not None else NEVER),
         "delivered": render_windows(row.delivered if row is not None else NEVER),
         "settled": render_windows(row.settled if row is not None else NEVER),

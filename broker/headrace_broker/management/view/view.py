@@ -92,6 +92,7 @@ class QueueFlowView(TypedDict):
     state: str
     saturated: bool
     messages_deferred: int
+    behind: bool
     arrived: WindowsView
     delivered: WindowsView
     settled: WindowsView

@@ -11,6 +11,7 @@ from headrace_broker.core.queue.messages.effect import GroupAnswer
 from headrace_broker.core.queue.messages.settings import QueueSettings
 from headrace_broker.core.queue.state.lease_effect import LeaseGone
 from headrace_broker.core.queue.state.tally import Tally
+from headrace_broker.flow.paced_confirms import PacedQueues
 from headrace_broker.model.definition import Queue
 from headrace_broker.runtime.contract.dead_letter import DeadLetter
 from headrace_broker.runtime.contract.recently_applied import Changes
@@ -49,6 +50,10 @@ class HostWatcher:
     def tally(self) -> Tally | None:
         """Return the counter of messages that leave queues led here, None without one."""
         return None
+
+    def paced_queues(self) -> PacedQueues:
+        """Return the node's record of queues led here whose confirms wait."""
+        return PacedQueues()
 
     @abstractmethod
     def queue_unused(self, queue: Queue) -> None:

@@ -209,6 +209,7 @@ class FlowFacts:
             settled=settled,
             saturated=machine.saturated,
             deferred=int(machine.deferred_count),
+            behind=machine.consumer_count > 0 and host.telling.is_behind(self._clock_us()),
             high_messages=int(settings.high_watermark),
             low_messages=int(settings.low_watermark),
             high_bytes=int(settings.high_watermark_bytes),
@@ -241,10 +242,6 @@ class FlowFacts:
     def led(self) -> list[QueueHost]:
         """Return the replicas that lead."""
         return [host for host in self._hosts.values() if host.serving]
-
-    def largest_queues(self, count: int) -> list[QueueFlow]:
-        """Return the largest queues led here, those that defer confirms first."""
-        return [self.queue(host) for host in heapq.nlargest(count, self.led(), key=_weight)]
 
 
 FIGURES: Final = (  # attributes of FlowLimits

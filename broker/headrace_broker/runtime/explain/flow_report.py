@@ -269,6 +269,7 @@ class FlowReport:
         connection = shown_connection(connection, self._view, viewer)
         if not connection.flow.limit and connection.state != BLOCKING:
             group = self._waits_at(account, facts, viewer) or group
+            group = group or await self._confirms_wait(account, viewer)
         if group and not facts.hides_queue:
             await self._learn_of(group, facts)
         elif limit in ALARMS:
@@ -296,6 +297,18 @@ class FlowReport:
                 facts.leaderless = hidden if facts.hides_queue else found
                 return balance.group
         return 0
+
+    async def _confirms_wait(self, account: AccountStatus | None, viewer: Viewer) -> int:
+        """Return the queue where most of an account is not confirmed if it is behind, else 0."""
+        owed = [each for each in account.balances if each.messages] if account is not None else []
+        if not owed:
+            return 0
+        group = max(owed, key=lambda balance: balance.messages).group
+        queue = self._view.queue_by_group(group)
+        if queue is None or viewer.hides(self._view, group):
+            return 0
+        found = await self.queue(queue)
+        return group if found is not None and found.behind else 0
 
     async def why_queue(self, queue: Queue, viewer: Viewer = EVERYBODY) -> Explanation:
         """Explain a queue."""

@@ -48,12 +48,14 @@ class FlowTotals(msgspec.Struct):
     limits: dict[str, float]  # in force
     alarms: dict[str, float]  # of this node, 1 for those that are on
     saturated: int  # queues led here
+    behind: int  # likewise, whose confirms wait until messages leave
     deferred: int  # messages whose confirms these defer
 
 
 def flow_totals(facts: FlowFacts) -> FlowTotals:
     """Return the sums as they are now."""
-    connections, stopped = _connections(facts.connections(), facts.now_us())
+    now_us = facts.now_us()
+    connections, stopped = _connections(facts.connections(), now_us)
     messages, byte_counts, in_debt = _debts(facts.ledger)
     own = [alarm.kind for alarm in facts.alarms() if alarm.node == facts.name]
     led = facts.led()
@@ -72,6 +74,7 @@ def flow_totals(facts: FlowFacts) -> FlowTotals:
         limits=dict(facts.limits()),
         alarms={kind: float(kind in own) for kind in ALARMS},
         saturated=sum(host.machine.saturated for host in led),
+        behind=sum(host.telling.is_behind(now_us) for host in led),
         deferred=sum(int(host.machine.deferred_count) for host in led),
     )
 

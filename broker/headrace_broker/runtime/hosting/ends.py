@@ -14,6 +14,7 @@ from headrace_broker.core.queue.messages.effect import GroupAnswer
 from headrace_broker.core.queue.state.lease_effect import EXPIRED, LeaseGone
 from headrace_broker.core.queue.state.tally import Tally
 from headrace_broker.flow.account import Account
+from headrace_broker.flow.paced_confirms import PacedQueues
 from headrace_broker.model.definition import Queue
 from headrace_broker.runtime.contract.clock import Clock
 from headrace_broker.runtime.contract.dead_letter import DeadLetter
@@ -22,6 +23,7 @@ from headrace_broker.runtime.contract.lane_port import Copying, Gathering, Sessi
 from headrace_broker.runtime.contract.recently_applied import Changes, RecentlyApplied
 from headrace_broker.runtime.contract.traffic import Traffic
 from headrace_broker.runtime.hosting.duties import Duties
+from headrace_broker.runtime.intake.outflow_watch import OutflowWatch
 from headrace_broker.runtime.session.turns import CloseTurns, CopyTurns, SettleTurns
 
 ROWS_SHOWN: Final = 8  # rows of message ids in a line of the log
@@ -34,6 +36,7 @@ class ReplicaHome(Protocol):
 
     traffic: Traffic
     recent: RecentlyApplied
+    outflow: OutflowWatch
     duties: Duties
     on_unused: Callable[[Queue], None]
     on_group_answer: Callable[[GroupAnswer], None]
@@ -71,6 +74,10 @@ class Watcher(HostWatcher):
     @override
     def tally(self) -> Tally:
         return self._hosting.traffic.tally
+
+    @override
+    def paced_queues(self) -> PacedQueues:
+        return self._hosting.outflow.paced
 
     @override
     def changes(self, queue: Queue) -> Changes:

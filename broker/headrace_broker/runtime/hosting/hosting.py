@@ -105,10 +105,8 @@ class Hosting:
         # what is under way to each queue from here
         self.queue_gates = QueueGates(self.ledger.limits, self.intake, self.turns)
         self._peers_up: dict[int, int] = dict.fromkeys(peers, 0)  # boot count, 0 for down
-        # bounds what comes into queues that fall behind
-        self.outflow = OutflowWatch(
-            *(self.hosts, self.recent, self.queue_gates), *(self._peers_up.keys(), send, _cpu_us)
-        )
+        # bounds what comes into queues that are deep
+        self.outflow = OutflowWatch(self.queue_gates, self._peers_up.keys(), send, _cpu_us)
         watch = IntakeWatch(self.intake, self.turns, self.outflow)
         self._looker = IntakePoller(watch, _clock_us, _call_later)
         self.duties = Duties()  # what this node does for the queues that it leads
@@ -411,11 +409,6 @@ class Hosting:
                 group.pop(session, None)
                 if not group:
                     del self._by_group[closed.queue.group]
-
-    @property
-    def session_count(self) -> int:
-        """Number of sessions that are not closed."""
-        return len(self._sessions)
 
     def locate(self, queue: Queue) -> int:
         """Return the node to talk to about a queue: its leader, or a member to ask for it."""

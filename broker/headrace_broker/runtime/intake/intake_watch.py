@@ -24,7 +24,7 @@ class IntakeWatch:
     def __init__(self, intake: Intake, turns: IntakeTurns, outflow: OutflowWatch) -> None:
         self._intake = intake  # whose budget it is
         self._turns = turns  # measures how long turns are while publishes wait
-        self._outflow = outflow  # compares what comes to the queues led here with what leaves them
+        self._outflow = outflow  # bounds what comes to the queues led here that are deep
         self._looked_us: i64 = 0
         self._late: i64 = 0  # how late looks are, in SMOOTHING parts
 

@@ -171,6 +171,7 @@ FLOW: Final = (
     Metric("flow_alarm", "1 while the node's own alarm is on.", ("kind",)),
     Metric("flow_cluster_alarms", "Alarms that are on in the cluster.", ("kind",)),
     Metric("flow_saturated_queues", "Queues led here that defer confirms."),
+    Metric("flow_behind_queues", "Queues led here whose confirms wait until messages leave."),
     Metric("flow_deferred_confirms", "Messages whose confirms are deferred."),
     Metric(
         "flow_dropped_messages_total",

@@ -43,6 +43,7 @@ def flow_samples(facts: FlowFacts) -> Iterator[Sample]:
     on = Counter(alarm.kind for alarm in facts.alarms())
     yield from _labelled("flow_cluster_alarms", {kind: on[kind] for kind in ALARMS})
     yield Sample("flow_saturated_queues", totals.saturated)
+    yield Sample("flow_behind_queues", totals.behind)
     yield Sample("flow_deferred_confirms", totals.deferred)
     yield Sample("flow_dropped_messages_total", totals.dropped)
 

@@ -69,7 +69,7 @@ from headrace_broker.runtime.replica.machine_version import check_version
 from headrace_broker.runtime.replica.queue_meter import QueueMeter
 from headrace_broker.runtime.replica.queue_time import QueueTime
 from headrace_broker.runtime.replica.rounds import Rounds
-from headrace_broker.runtime.replica.session_telling import tell_session
+from headrace_broker.runtime.replica.session_telling import SessionTelling
 from headrace_broker.runtime.replica.ticking import Ticking
 from headrace_raftlog.model.entry import Entry
 
@@ -118,6 +118,7 @@ class QueueHost(HostEnd):
         self._ticking = Ticking(queue, watcher, self.time)
         self._causes = DeadLetterCauses()
         self._rounds = Rounds(self._propose_for)
+        self.telling = SessionTelling(queue.group, reach, watcher.paced_queues())
 
     @property
     def filtering(self) -> Filtering:
@@ -125,11 +126,6 @@ class QueueHost(HostEnd):
         if self._filtering is None:  # few queues have any
             self._filtering = Filtering(self.log, self._feeds, self.propose, self._filter_turns)
         return self._filtering
-
-    @property
-    def feed_count(self) -> int:
-        """Number of consumers that are served from here."""
-        return self._feeds.count
 
     # From gateways
 
@@ -177,9 +173,7 @@ class QueueHost(HostEnd):
             waiting = self._turned_away
             if session_node(session) != self._node and len(waiting) < TURNED_AWAY_MAX:
                 waiting[session] = None
-        end = self._reach.session(session)
-        if end is not None:
-            end.refused(leader, busy, False)
+        self._point([session], leader, busy)
 
     def propose(self, data: bytes) -> i64:
         """Append a command with this moment's time stamp."""
@@ -260,10 +254,11 @@ class QueueHost(HostEnd):
         newest = self.machine.last_id
         effects = self.machine.apply(index, data)
         self._changes.note()
+        new = self.machine.last_id - newest
         if self.meter is not None:
             self.meter.applied(data, self.machine.busy_count())
         if self.serving:
-            self.moves.arrived += self.machine.last_id - newest
+            self.moves.arrived += new
             if kind == LEASE:
                 self.moves.delivered += max(self.machine.leased_count - leased, 0)
         if counts:
@@ -274,10 +269,11 @@ class QueueHost(HostEnd):
             elif isinstance(effect, Rejected):
                 self._watcher.command_rejected(self.queue, effect.reason)
             elif self.serving:
-                self._perform(effect, data)
+                self._perform(effect, data, new)
         if kind in FEED_ENDING and not self._feeds.is_empty:
             self._feeds.drop_ended(decode_command(data), self.machine)
         if self.serving:
+            self.telling.applied(self.machine, self.meter, self.moves.delivered)
             self._causes.applied(data)
             if kind == TICK:
                 self._ticked(data)
@@ -327,6 +323,7 @@ class QueueHost(HostEnd):
         self.meter = QueueMeter(self._clock) if serving else None
         self._rounds = Rounds(self._propose_for)
         self.machine.count_into(None)
+        self.telling.stop()
         self._ticking.reset()
         self._causes.forget()
         self._gets.forget()
@@ -435,31 +432,30 @@ class QueueHost(HostEnd):
         served = self._feeds.drop_all()
         self._point([each for each in served if session_node(each) != self._node], leader)
 
-    def _point(self, sessions: list[int], leader: int) -> None:
+    def _point(self, sessions: list[int], leader: int, busy: bool = False) -> None:
         """Announce the leader to sessions."""
         for session in sessions:
             end = self._reach.session(session)
             if end is not None:
-                end.refused(leader, False, False)
+                end.refused(leader, busy, False)
 
     # Effects
 
-    def _perform(self, effect: Effect, data: bytes) -> None:
+    def _perform(self, effect: Effect, data: bytes, new: i64) -> None:
         if isinstance(effect, Deliver):
             self._deliver(effect)
         elif isinstance(effect, Got):
             self._got(effect)
         elif isinstance(effect, Detached):
             self._feeds.drop(effect.session, effect.consumer)
-            # Its node seemed dead. One that is back already has asked how its consumers stand, and
-            # has to be told; any other asks once it is back.
+            # Its node seemed dead. One that is back already has to be told, and any other asks.
             end = self._reach.session(effect.session)
             if end is not None:
                 end.detached(effect.consumer)
         elif isinstance(effect, TimedOut):
             self._feeds.drop(effect.session, effect.consumer)
-            tell_session(self._reach, effect, data)
-        elif not tell_session(self._reach, effect, data):
+            self.telling.tell(effect, data, new)
+        elif not self.telling.tell(effect, data, new):
             self._care(effect, data)
 
     def _care(self, effect: Effect, data: bytes) -> None:

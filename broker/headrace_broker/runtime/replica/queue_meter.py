@@ -6,13 +6,15 @@ next to nothing however many there are.
 
 from __future__ import annotations
 
-from typing import NamedTuple, final
+from typing import Final, NamedTuple, final
 
 from mypy_extensions import i64
 
 from headrace_broker.model.limits import COMMANDS_TIMED_MAX
 from headrace_broker.runtime.contract.clock import Clock
 from headrace_broker.runtime.contract.queue_log import COMMAND_OVERHEAD_BYTES
+
+SMOOTHING: Final = 8  # durations over which the average is taken
 
 
 class Metered(NamedTuple):
@@ -38,14 +40,16 @@ class QueueMeter:
     def __init__(self, clock: Clock) -> None:
         self.commands: i64 = 0  # as `Metered`; so is bytes
         self.byte_count: i64 = 0
+        self.command_us: i64 = 0  # from proposal to application, on average; 0 before the first
+        self.now_us: i64 = clock.monotonic_us()  # when a command was applied last
         self._clock = clock  # of the replica
         self._timed: bytes | None = None
         self._timed_us: i64 = 0
         self._durations: list[int] = []
         self._next: i64 = 0  # place of the next duration, once there are as many as are kept
-        self._busy: i64 = 0  # consumers that have all that they may
+        self.busy: i64 = 0  # consumers that have all that they may
         self._busy_us: i64 = 0
-        self._since_us: i64 = clock.monotonic_us()  # until when that is reckoned
+        self._since_us = self.now_us  # until when that is reckoned
 
     def proposed(self, data: bytes) -> None:
         """A command was taken by the log."""
@@ -59,7 +63,8 @@ class QueueMeter:
         """A command was applied; so many consumers have all that they may now."""
         now = self._clock.monotonic_us()
         self._reckon(now)
-        self._busy = busy
+        self.now_us = now
+        self.busy = busy
         if self.commands > 0:
             self.commands -= 1
             self.byte_count -= len(data) + COMMAND_OVERHEAD_BYTES
@@ -79,12 +84,14 @@ class QueueMeter:
         return found
 
     def _reckon(self, now: i64) -> None:
-        if self._busy > 0:
-            self._busy_us += self._busy * max(now - self._since_us, 0)
+        if self.busy > 0:
+            self._busy_us += self.busy * max(now - self._since_us, 0)
         self._since_us = now
 
     def _keep(self, duration: i64) -> None:
-        """Keep the newest durations."""
+        """Keep the newest durations, and their average."""
+        before = self.command_us
+        self.command_us = before + (duration - before) // SMOOTHING if before > 0 else duration
         if len(self._durations) < COMMANDS_TIMED_MAX:
             self._durations.append(int(duration))
         else:

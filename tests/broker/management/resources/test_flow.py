@@ -174,6 +174,7 @@ def test_queues_and_debts_are_listed(api: Any, report: Report) -> None:
     [row] = api("GET", "/api/flow/queues")[1]
     assert (row["vhost"], row["name"], row["leader"]) == ("/", "orders", "n2")
     assert (row["state"], row["messages_deferred"], row["consumers"]) == ("flow", 9, 3)
+    assert row["behind"] is False
     assert row["high_watermark_bytes"] is None
     [edge] = api("GET", "/api/flow/graph")[1]
     assert (edge["account"], edge["queue"], edge["limit"]) == ("a", "orders", "account")

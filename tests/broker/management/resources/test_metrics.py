@@ -70,6 +70,7 @@ class Host:
         self.machine = Machine(number)
         self.serving = True
         self.moves = Moves()
+        self.telling = SimpleNamespace(is_behind=lambda _now_us: number == 0)
 
 
 class Report:
@@ -178,6 +179,7 @@ def test_a_node_tells_what_is_stopped_owed_and_held(node: Any, report: Report) -
         "headrace_flow_alarm disk-alarm": 0,
         "headrace_flow_cluster_alarms disk-alarm": 1,
         "headrace_flow_saturated_queues": 1,
+        "headrace_flow_behind_queues": 1,
         "headrace_flow_deferred_confirms": 7,
         "headrace_flow_dropped_messages_total": 0,
         "headrace_ready": 0,

@@ -239,6 +239,26 @@ def test_a_connection_whose_permission_is_gone_names_no_vhost_and_no_queue(slow:
     assert (monitor.vhost, monitor.queue) == ("private", "ledger")
 
 
+def test_a_connection_hears_of_the_queue_for_whose_confirms_it_waits(world: World) -> None:
+    host, other = world.lead(2, "orders"), world.lead(3, "other")
+    host.machine.consumer_count = 3
+    info = world.connect(1, 5)
+    bring(info, host, 500, 5000, kept=400)
+    bring(info, other, 500, 5000, kept=300)
+
+    def why() -> Any:
+        return ask(world, 3, lambda report: report.why_connection(info.id))
+
+    assert (why().limit, why().queue) == ("", "")
+    other.behind = True
+    assert (why().limit, why().queue) == ("", "")
+    host.behind = True
+    found = why()
+    assert (found.state, found.limit, found.queue) == ("running", "queue-outflow", "orders")
+    assert (found.leader, found.since_ms) == ("n2", 0)
+    assert "goes at the pace of queue 'orders' (leader n2): publishers bring" in found.sentence
+
+
 def test_a_publish_rate_is_told_without_the_vhost_that_may_not_be_seen(world: World) -> None:
     world.do(SetUserLimits("app", {"publish-rate-messages": 100}))
     world.do(SetVhostLimits("/", {"publish-rate-messages": 7}))

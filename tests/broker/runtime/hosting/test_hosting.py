@@ -181,7 +181,7 @@ def test_memory_queue_serves_at_once_and_tells_when_it_is_unused(run, listener, 
         session.close()
         await turns()
         assert unused == [MEMORY]
-        assert node.hosting.session_count == 0
+        assert len(node.hosting._sessions) == 0
         assert node.hosting._by_group == {}
 
     run(scenario)
@@ -200,7 +200,7 @@ def test_removed_queue_ends_sessions_in_a_turn_of_their_own(run, listener, publi
         assert listener.confirmed == [pending_confirm]
         assert node.raft.removed == [7]
         session.close()
-        assert node.hosting.session_count == 0
+        assert len(node.hosting._sessions) == 0
 
     run(scenario)
 
@@ -482,7 +482,7 @@ def test_whoever_waits_for_the_disk_is_gone_before_the_group_is(
         get = asyncio.ensure_future(session.get())
         await turns()
         world.settle_down()
-        assert (host.feed_count, host._gets.waiting_count, host.dying.unread_count) == (1, 1, 1)
+        assert (host._feeds.count, host._gets.waiting_count, host.dying.unread_count) == (1, 1, 1)
         node.hosting._register(QUEUE, host)
         if deleted:
             node.hosting.remove_queue(QUEUE)
@@ -490,7 +490,7 @@ def test_whoever_waits_for_the_disk_is_gone_before_the_group_is(
             node.hosting.move_queue(structs.replace(QUEUE, members=(2, 3)))
         assert [node.raft.removed, node.raft.left] == ([[7], []] if deleted else [[], [7]])
         assert (sum(map(len, world.reading.values())), world.watcher.letters_lost) == (0, 1)
-        assert (host.feed_count, host._gets.waiting_count, host.dying.unread_count) == (0, 0, 0)
+        assert (host._feeds.count, host._gets.waiting_count, host.dying.unread_count) == (0, 0, 0)
         world.gone.update((1, 2))
         world.read_all()
         await turns()

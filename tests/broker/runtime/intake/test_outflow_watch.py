@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import msgspec
 import pytest
 
@@ -11,39 +9,16 @@ from headrace_broker.flow.account import Account
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.gate import Waiter
 from headrace_broker.flow.intake import Intake
-from headrace_broker.flow.outflow import STILL_LOOKS
+from headrace_broker.flow.paced_confirms import PacedConfirms, QueueFigures
 from headrace_broker.model.flow import CONNECTION, LIMIT_OUTFLOW, Cause
 from headrace_broker.model.limits import OUTFLOW_LEASE_US, TURN_US_BUSY
-from headrace_broker.runtime.contract.recently_applied import Changes, RecentlyApplied
 from headrace_broker.runtime.intake.outflow_watch import Claims, Outflows, OutflowWatch
 from headrace_broker.runtime.intake.queue_gates import QueueGates
 
 LOOK_US = 100_000
+STEP_US = 10_000
+HELD = 1000
 GROUP, OTHER = 7, 8
-
-
-class Machine:
-    """A queue's figures."""
-
-    def __init__(self) -> None:
-        self.last_id = 0
-        self.ready_count = 0
-        self.unsettled_count = 100
-        self.consumer_count = 1
-
-
-class Host:
-    """A replica that leads."""
-
-    def __init__(self, changes: Changes) -> None:
-        self.serving = True
-        self.machine = Machine()
-        self._changes = changes
-
-    def go_on(self, arrived: int, left: int) -> None:
-        self._changes.note()
-        self.machine.last_id += arrived
-        self.machine.ready_count += arrived - left
 
 
 class Node:
@@ -52,19 +27,18 @@ class Node:
     def __init__(self) -> None:
         self.now_us = 0
         self.cpu_us = 0
-        self.hosts: dict[int, Host] = {}
-        recent = RecentlyApplied(self.hosts)
-        for group in (GROUP, OTHER):
-            self.hosts[group] = Host(recent.of(group))
         limits = FlowLimits()
         self.gates = QueueGates(limits, Intake(limits))
-        self.pending = {group: self.gates.enter(group) for group in self.hosts}
+        self.pending = {group: self.gates.enter(group) for group in (GROUP, OTHER)}
         self.sent: list[tuple[int, list[int]]] = []
         self.claimed: list[tuple[int, list[int]]] = []
-        hosts = cast(Any, self.hosts)
-        self.watch = OutflowWatch(
-            *(hosts, recent, self.gates, [2, 3], self._send, lambda: self.cpu_us)
-        )
+        self.watch = OutflowWatch(self.gates, [2, 3], self._send, lambda: self.cpu_us)
+        queues = self.watch.paced
+        self.paced = {
+            group: PacedConfirms(group, lambda *_: None, queues) for group in self.pending
+        }
+        self._gone = dict.fromkeys(self.paced, 0)
+        self._ready = dict.fromkeys(self.paced, 0)
 
     def _send(self, peer: int, data: bytes) -> bool:
         payload = msgspec.msgpack.decode(data, type=Claims | Outflows)
@@ -72,17 +46,35 @@ class Node:
         told.append((peer, payload.rows))
         return True
 
-    def poll(self, turn_us: int = 2 * TURN_US_BUSY) -> None:
+    def poll(self, turn_us: int = 0) -> None:
         self.now_us += LOOK_US
         self.sent.clear()
         self.watch.poll(self.now_us, LOOK_US, turn_us)
 
-    def fall_behind(self, looks: int = 8, turn_us: int = 2 * TURN_US_BUSY) -> None:
+    def flow(self, group: int, came: int, left: int) -> None:
+        """Let so many messages come and leave with the next command."""
+        self._gone[group] += left
+        self._ready[group] += came - left
+        figures = (self._gone[group], self._ready[group], HELD, 1, 100_000)
+        self.paced[group].confirm(1, 1, 1, came)
+        self.paced[group].applied(QueueFigures(self.now_us, *figures))
+
+    def fall_behind(self, looks: int = 8) -> None:
         """Make one queue take three times as much as leaves it, and the other what leaves."""
         for _ in range(looks):
-            self.hosts[GROUP].go_on(3000, 1000)
-            self.hosts[OTHER].go_on(1000, 1000)
-            self.poll(turn_us)
+            for _ in range(LOOK_US // STEP_US):
+                self.now_us += STEP_US
+                self.flow(GROUP, 3000, 1000)
+                self.flow(OTHER, 1000, 1000)
+            self.now_us -= LOOK_US
+            self.poll()
+
+    def calm_down(self) -> None:
+        """Empty the queue, and let as much come as leaves."""
+        self.flow(GROUP, 0, self._ready[GROUP])
+        while self.outflows[GROUP] > 0:
+            self.flow(GROUP, 1000, 1000)
+            self.poll()
 
     def gate(self, group: int) -> tuple[bool, int]:
         """Return whether it has room, and its limit."""
@@ -125,10 +117,8 @@ def test_nodes_get_parts_as_their_publishers_weigh() -> None:
 def test_what_was_claimed_goes_with_the_bound() -> None:
     node = Node()
     node.fall_behind()
-    for _ in range(STILL_LOOKS):
-        node.watch.hear_claims(2, [GROUP, 1000], node.now_us)
-        node.poll()
-    assert node.outflows[GROUP] == 0
+    node.watch.hear_claims(2, [GROUP, 1000], node.now_us)
+    node.calm_down()
     node.poll()
     node.watch.hear_claims(2, [GROUP, 1000], node.now_us)  # too late
     node.fall_behind()
@@ -149,75 +139,54 @@ def test_all_nodes_are_told_the_same_of_the_queue_that_falls_behind_and_of_no_ot
     node = Node()
     node.fall_behind()
     bound = node.outflows[GROUP]
-    assert 0 < bound <= 10_000 // 3
+    assert 0 < bound <= 100_000 // 3
     assert node.outflows[OTHER] == 0
     assert node.sent == [(2, [GROUP, bound]), (3, [GROUP, bound])]
-
-
-def test_a_node_that_has_time_left_says_nothing() -> None:
-    node = Node()
-    node.fall_behind(turn_us=TURN_US_BUSY - 1)
-    assert (node.sent, node.outflows[GROUP]) == ([], 0)
-
-
-def test_a_loop_that_computes_all_the_time_is_busy_though_its_turns_are_short() -> None:
-    node = Node()
-    for _ in range(8):
-        node.cpu_us += LOOK_US * 9 // 10
-        node.fall_behind(1, turn_us=2000)
-    assert node.outflows[GROUP] > 0
-
-
-def test_queues_that_are_led_elsewhere_are_not_looked_at() -> None:
-    node = Node()
-    node.hosts[GROUP].serving = False
-    node.fall_behind()
-    assert (node.sent, node.outflows[GROUP]) == ([], 0)
 
 
 def test_the_end_of_a_bound_is_told() -> None:
     node = Node()
     node.fall_behind()
-    told: list[int] = []
-    while node.outflows[GROUP] > 0:
-        node.hosts[GROUP].go_on(1000, 1000)
-        node.poll(turn_us=0)
-        told = node.sent[0][1]
-    assert told == [GROUP, 0]
-    node.poll(turn_us=0)
-    assert node.sent == []
-
-
-def test_a_node_that_is_not_busy_for_a_moment_goes_on_looking() -> None:
-    node = Node()
-    node.fall_behind(4)
-    node.fall_behind(2, turn_us=0)
-    node.fall_behind(3)
-    assert node.outflows[GROUP] > 0
-
-
-def test_queues_to_which_nothing_comes_are_left_alone() -> None:
-    node = Node()
-    node.fall_behind()
-    for _ in range(STILL_LOOKS):
-        node.poll()
-    assert node.outflows[GROUP] == 0
-    node.hosts[GROUP].go_on(3000, 1000)
+    node.calm_down()
+    assert node.sent == [(2, [GROUP, 0]), (3, [GROUP, 0])]
     node.poll()
     assert node.sent == []
+
+
+def test_the_bound_of_a_queue_that_is_led_elsewhere_is_over() -> None:
+    node = Node()
+    node.fall_behind()
+    node.paced[GROUP].stop()
+    node.poll()
+    assert node.sent == [(2, [GROUP, 0]), (3, [GROUP, 0])]
+    node.poll()
+    assert node.sent == []
+
+
+def test_turns_count_only_while_the_node_is_busy() -> None:
+    node = Node()
+    node.poll(TURN_US_BUSY - 1)
+    assert node.watch.paced.busy_us == 0
+    node.poll(TURN_US_BUSY)
+    assert node.watch.paced.busy_us == TURN_US_BUSY
+    node.cpu_us += LOOK_US * 9 // 10
+    node.poll(2000)
+    assert node.watch.paced.busy_us == 2000
+    node.poll(2000)
+    assert node.watch.paced.busy_us == 0
 
 
 def test_what_another_node_says_counts_until_nothing_is_heard_of_it() -> None:
     node = Node()
     node.watch.receive(2, [GROUP, 100, 99, 5], node.now_us)
     assert node.gate(GROUP) == (False, LIMIT_OUTFLOW)
-    node.poll(turn_us=0)
+    node.poll()
     assert node.gate(GROUP)[0]
     node.pending[GROUP].add(1000, 1)
-    node.poll(turn_us=0)
+    node.poll()
     assert node.gate(GROUP) == (False, LIMIT_OUTFLOW)
     for _ in range(OUTFLOW_LEASE_US // LOOK_US):
-        node.poll(turn_us=0)
+        node.poll()
     assert (node.gate(GROUP)[0], node.outflows[GROUP]) == (True, 0)
 
 
@@ -225,21 +194,3 @@ def test_a_row_without_its_figure_is_left_away() -> None:
     node = Node()
     node.watch.receive(2, [OTHER, 5, GROUP], node.now_us)
     assert node.outflows == {GROUP: 0, OTHER: 5}
-
-
-def test_queues_are_watched_to_which_something_comes_from_the_first_busy_look_on() -> None:
-    node = Node()
-    for host in node.hosts.values():
-        host.go_on(1000, 1000)
-    node.poll()
-    node.poll()
-    assert not node.watch._seen, "it came before the node was busy"
-    node.hosts[OTHER].go_on(0, 0)  # something else was applied, as a new leader's settings
-    node.poll()
-    node.poll()
-    assert not node.watch._seen
-    node.hosts[GROUP].go_on(1000, 1000)
-    node.poll()
-    node.hosts[GROUP].go_on(1000, 1000)
-    node.poll()
-    assert list(node.watch._seen) == [GROUP]

@@ -62,6 +62,7 @@ def render_queue(row: QueueFlow, stopped: int = 0) -> messages.StoppingQueue:
         node=row.node,
         saturated=row.saturated,
         messages_withheld=row.deferred,
+        behind=row.behind,
         messages_ready=row.ready,
         octets_ready=row.ready_bytes,
         messages_unacknowledged=row.unsettled,
