@@ -133,8 +133,8 @@ class PacedConfirms:
             last: and of the last one.
             messages: new in the queue.
         """
-        numbers = (int(session), int(first), int(last), int(messages))
-        self._waiting.append((*numbers, self._last.now_us))
+        numbers = int(session), int(first), int(last), int(messages), self._last.now_us
+        self._waiting.append(numbers)
 
     def applied(self, queue: QueueFigures) -> None:
         """Tell those that may be told after a command."""
@@ -170,8 +170,9 @@ class PacedConfirms:
 
     def poll(self, now_us: i64) -> bool:
         """Tell those that waited for long, set the bound, and return whether any waits."""
-        if self._waiting and self._is_stalled(now_us):
-            self._rests_until_us = now_us + REST_US
+        if self._is_stalled(now_us):
+            if self._waiting:
+                self._rests_until_us = now_us + REST_US
             self.stop()
         while self._waiting and now_us - self._waiting[0][4] >= WAIT_US_MAX:
             self._tell_first()
@@ -214,8 +215,7 @@ class PacedConfirms:
 
     def _look(self, queue: QueueFigures) -> None:
         """Judge how fast consumers are."""
-        elapsed = queue.now_us - self._looked_us
-        self._looked_us = queue.now_us
+        elapsed, self._looked_us = queue.now_us - self._looked_us, queue.now_us
         left, self._left = self._left, 0
         rate = min(min(left, RATE_MAX) * SECOND_US // elapsed, RATE_MAX)
         self._rate += (rate - self._rate) // SMOOTHING

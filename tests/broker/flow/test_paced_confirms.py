@@ -248,6 +248,17 @@ def test_a_bound_rises_when_the_queue_is_no_longer_deep_until_it_is_over() -> No
     assert queue.queues.poll(queue.now_us) == {}
 
 
+def test_a_deep_queue_in_which_nothing_happens_has_no_bound() -> None:
+    queue = Queue()
+    queue.publish(10)
+    queue.fill(100 * HELD)
+    queue.leave(10)
+    assert queue.queues.poll(queue.now_us)[GROUP] > 0
+    queue.now_us += STALLED_US + STALLED_COMMANDS * COMMAND_US
+    assert queue.queues.poll(queue.now_us) == {GROUP: 0}
+    assert queue.queues.poll(queue.now_us) == {}
+
+
 def test_confirms_that_wait_are_told_when_the_replica_leads_no_more() -> None:
     queue = Queue()
     queue.publish(10)
