@@ -125,14 +125,7 @@ class PacedConfirms:
         return now_us - self._waited_us < SHOWN_US
 
     def confirm(self, session: i64, first: i64, last: i64, messages: i64) -> None:
-        """Take a confirm; `applied` follows, and tells it or has it wait.
-
-        Args:
-            session: whose publishes these are.
-            first: number of the first one.
-            last: and of the last one.
-            messages: new in the queue.
-        """
+        """Take a confirm of so many new messages; `applied` tells it, or has it wait."""
         numbers = int(session), int(first), int(last), int(messages), self._last.now_us
         self._waiting.append(numbers)
 

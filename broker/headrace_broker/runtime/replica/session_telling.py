@@ -57,17 +57,13 @@ class SessionTelling:
             paced.tell_all()
         return tell_session(self._reach, effect, data)
 
-    def applied(self, machine: QueueMachine, meter: QueueMeter | None, delivered: i64) -> None:
-        """Tell confirms at the pace of the queue, after each entry; `delivered` since it leads."""
-        paced, ready = self.paced, machine.ready_count
-        if meter is None:  # it leads no more
-            return
-        if paced is None:
-            if ready <= STANDING_MIN or meter.busy == 0:
+    def applied(self, queue: QueueFigures) -> None:
+        """Tell confirms at the pace of the queue, after each entry."""
+        if self.paced is None:
+            if queue.ready <= STANDING_MIN or queue.busy == 0:
                 return
-            paced = self.paced = PacedConfirms(self._group, self._confirm, self._paced_queues)
-        figures = (delivered, ready, machine.unsettled_count, meter.busy, meter.command_us)
-        paced.applied(QueueFigures(meter.now_us, *figures))
+            self.paced = PacedConfirms(self._group, self._confirm, self._paced_queues)
+        self.paced.applied(queue)
 
     def is_behind(self, now_us: i64) -> bool:
         """Return whether a confirm waits, or did lately, until messages have left the queue."""
@@ -83,6 +79,12 @@ class SessionTelling:
         end = self._reach.session(session)
         if end is not None:
             end.enqueued(first, last)
+
+
+def figures_of(machine: QueueMachine, meter: QueueMeter, delivered: i64) -> QueueFigures:
+    """Return a queue's figures after a command, with so many messages delivered."""
+    counts = (delivered, machine.ready_count, machine.unsettled_count, meter.busy)
+    return QueueFigures(meter.now_us, *counts, meter.command_us)
 
 
 def tell_session(reach: SessionTransport, effect: Effect, data: bytes) -> bool:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -18,8 +17,10 @@ from headrace_broker.core.queue.messages.effect import (
     PublishRejected,
     Unused,
 )
-from headrace_broker.flow.paced_confirms import LOOK_US, PacedQueues
+from headrace_broker.flow.paced_confirms import LOOK_US, PacedQueues, QueueFigures
+from headrace_broker.model.message import DeliveryRun
 from headrace_broker.model.session import session_id
+from headrace_broker.runtime.contract.lane_port import HostEnd, SessionEnd, SessionTransport
 from headrace_broker.runtime.replica.session_telling import SessionTelling
 
 SESSION = 5
@@ -27,14 +28,60 @@ READY, HELD = 800, 1000  # what stands in the queue, and at its consumer
 STEP_US = 1000
 
 
-class End:
+class End(SessionEnd):
     """A session that notes what it is told."""
 
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []
 
-    def __getattr__(self, name: str) -> Any:
-        return lambda *values: self.told.append((name, *values))
+    def enqueued(self, first: int, last: int) -> None:
+        self.told.append(("enqueued", first, last))
+
+    def controlled(self, number: int, status: int, count: int) -> None:
+        self.told.append(("controlled", number, status, count))
+
+    def gap(self, lane: int, expected: int) -> None:
+        self.told.append(("gap", lane, expected))
+
+    def rejected(self, first: int, last: int, fenced: bool) -> None:
+        self.told.append(("rejected", first, last))
+
+    def deferred(self, rows: list[int]) -> None:
+        self.told.append(("deferred", rows))
+
+    def completed(self, rows: list[int]) -> None:
+        self.told.append(("completed", rows))
+
+    def still_deferred(self, last: int, rows: list[int]) -> None:
+        raise NotImplementedError
+
+    def run(self, run: DeliveryRun) -> None:
+        raise NotImplementedError
+
+    def got(self, number: int, run: DeliveryRun | None, ready_left: int) -> None:
+        raise NotImplementedError
+
+    def refused(self, leader: int, busy: bool, unknown: bool) -> None:
+        raise NotImplementedError
+
+    def detached(self, consumer: int) -> None:
+        raise NotImplementedError
+
+    def timed_out(self, consumer: int) -> None:
+        raise NotImplementedError
+
+
+class Reach(SessionTransport):
+    """Finds sessions."""
+
+    def __init__(self, ends: dict[int, End]) -> None:
+        self._ends = ends
+
+    def host(self, target: int, group: int) -> HostEnd | None:
+        raise NotImplementedError
+
+    def session(self, session: int) -> SessionEnd | None:
+        return self._ends.get(session)
 
 
 class Queue:
@@ -43,11 +90,9 @@ class Queue:
     def __init__(self) -> None:
         self.end = End()
         self.ends = {SESSION: self.end}
-        reach = SimpleNamespace(session=self.ends.get)
-        self.telling = SessionTelling(7, cast(Any, reach), PacedQueues())
-        self.machine = SimpleNamespace(ready_count=READY, unsettled_count=HELD)
-        self.meter: Any = SimpleNamespace(now_us=0, command_us=5 * STEP_US, busy=1)
-        self.delivered = 0
+        self.telling = SessionTelling(7, Reach(self.ends), PacedQueues())
+        self.now_us = self.delivered = 0
+        self.ready = READY
         self._last = 0
 
     def flow(self) -> None:
@@ -62,7 +107,7 @@ class Queue:
     def publish(self, count: int, *effects: Effect, session: int = SESSION) -> int:
         """Apply publishes whose command has other effects too; return the last one's number."""
         first, self._last = self._last + 1, self._last + count
-        self.machine.ready_count += count
+        self.ready += count
         data = stamp_command(1, encode_enqueue(session, first, b""))
         for effect in (*effects, Enqueued(session, self._last)):
             assert self.telling.tell(effect, data, count)
@@ -70,17 +115,18 @@ class Queue:
         return self._last
 
     def apply(self) -> None:
-        self.meter.now_us += STEP_US
-        self.telling.applied(cast(Any, self.machine), self.meter, self.delivered)
+        self.now_us += STEP_US
+        figures = (self.delivered, self.ready, HELD, 1, 5 * STEP_US)
+        self.telling.applied(QueueFigures(self.now_us, *figures))
 
     def leave(self, count: int) -> None:
-        self.machine.ready_count -= count
+        self.ready -= count
         self.delivered += count
 
 
 def test_publishes_are_confirmed_at_once_while_nothing_stands_in_the_queue() -> None:
     queue = Queue()
-    queue.machine.ready_count = 0
+    queue.ready = 0
     queue.publish(10)
     assert queue.end.told == [("enqueued", 1, 10)]
     assert queue.telling.paced is None
@@ -91,7 +137,7 @@ def test_publishes_to_a_queue_that_is_behind_are_confirmed_as_messages_leave() -
     queue.flow()
     last = queue.publish(10)
     assert queue.end.told == []
-    assert queue.telling.is_behind(queue.meter.now_us)
+    assert queue.telling.is_behind(queue.now_us)
     queue.leave(10)
     queue.apply()
     assert queue.end.told == [("enqueued", last - 9, last)]
@@ -148,7 +194,7 @@ def test_a_session_that_is_gone_holds_up_no_other() -> None:
     queue.flow()
     queue.publish(10, session=SESSION + 1)
     last = queue.publish(10)
-    queue.machine.ready_count = 0
+    queue.ready = 0
     queue.apply()
     assert queue.end.told == [("enqueued", last - 9, last)]
 
