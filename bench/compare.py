@@ -83,8 +83,8 @@ class Before(Headrace):
     name = "before"
 
     def version(self) -> str:
-        """Return name, version and place for the report."""
-        return f"{super().version()} at {self._command[0]}"
+        """Return name and version for the report."""
+        return f"{super().version()}, the build before"
 
 
 def build_load_generator(directory: Path, name: str = "amqpload") -> Path:

@@ -61,7 +61,9 @@ def report(
         problems: what was not, and why.
     """
     lines = [
-        f"{', '.join(versions.values())}; three nodes each, in turn, {machine()},",
+        *(f"- {version}" for version in versions.values()),
+        "",
+        f"Three nodes each, in turn, {machine()},",
         f"load generator included; medians of the rounds that went well, of {rounds}.",
         "",
         *(f"- Not measured: {_first_line(problem)}" for problem in problems),

@@ -95,27 +95,30 @@ def lose_letter(events: list[Event]) -> list[Event]:
 
 
 def misread(events: list[Event]) -> list[Event]:
-    """Invert a read while nothing that could explain it is under way.
+    """Invert a read that only one write of its name can explain.
 
-    The operation before and after it in time, of the same name, do not overlap it.
+    Between the beginning of that write and the end of the read no other write was under way: two
+    that overlap may have taken effect in either order.
     """
-    spans: dict[str, list[tuple[int, int, str, Event]]] = {}
-    begun = {each.process: each for each in events if each.key and each.type == "invoke"}
     ended = {each.process: each.time for each in events if each.key and each.type == "ok"}
-    for process, each in begun.items():
-        span = (each.time, ended.get(process, 1 << 62), process, each)
-        spans.setdefault(each.key, []).append(span)
-    for operations in spans.values():
-        for begin, end, process, each in operations:
-            alone = all(o[1] < begin or o[0] > end for o in operations if o[2] != process)
-            if each.f == "read" and alone and any(o[1] < begin for o in operations):
+    writes: dict[str, list[tuple[int, int]]] = {}
+    for each in events:
+        if each.f == "write" and each.type == "invoke":
+            span = (each.time, ended.get(each.process, 1 << 62))
+            writes.setdefault(each.key, []).append(span)
+    for each in events:
+        if each.f == "read" and each.type == "invoke" and each.process in ended:
+            end = ended[each.process]
+            earlier = [span for span in writes.get(each.key, ()) if span[0] < end]
+            last = max(earlier, default=(0, 0))
+            if 0 < last[1] < each.time and all(o[1] < last[0] for o in earlier if o != last):
                 return [
                     msgspec.structs.replace(other, value=not other.value)
-                    if other.process == process
+                    if other.process == each.process
                     else other
                     for other in events
                 ]
-    raise AssertionError("every read overlaps another operation")
+    raise AssertionError("no read has one write before it that alone explains it")
 
 
 def _insert(events: list[Event], place: int, event: Event) -> list[Event]:

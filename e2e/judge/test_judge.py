@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from e2e.chaos.history import Delivery, History, Operation, Outcome, Publish
-from e2e.judge.doctor import MESSAGE_DOCTORS
+from e2e.judge.doctor import MESSAGE_DOCTORS, misread
 from e2e.judge.judge import judge_messages, judge_names
 from e2e.judge.operations import export, load, save
 from msgspec.structs import replace
@@ -81,6 +81,25 @@ REJECTED = {
     "from-nowhere": [SEES],
     "seen-early": [SEES, operation(35, 36, True, write=True)],
 }
+
+
+EITHER_ORDER = [
+    operation(10, 40, True, write=True),
+    operation(20, 50, False, write=True),
+    operation(60, 61, False, write=False),
+]
+
+
+def test_a_read_after_writes_that_overlap_is_left_as_it_is(tmp_path: Path) -> None:
+    inverted = [*EITHER_ORDER[:2], operation(60, 61, True, write=False)]
+    assert judge_names(export(History(operations=inverted)), tmp_path / "inverted").accepted
+    with pytest.raises(AssertionError, match="no read"):
+        misread(export(History(operations=EITHER_ORDER)))
+    more = [operation(70, 80, True, write=True), operation(75, 90, True, write=False)]
+    settled = [*more, operation(85, 86, True, write=False)]
+    right = export(History(operations=[*EITHER_ORDER, *settled]))
+    assert judge_names(right, tmp_path / "right").accepted
+    assert not judge_names(misread(right), tmp_path / "misread").accepted
 
 
 @pytest.mark.parametrize("name", [*ACCEPTED, *REJECTED])

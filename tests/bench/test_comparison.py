@@ -49,7 +49,7 @@ def test_what_was_not_measured_has_no_figure_and_the_others_their_ratio(
     assert "| small | 1.50 / 3.00 | 2.00 / 4.00 |" in text
     assert "| small | 4.50 / 6.00 | 6.00 / 8.00 |" in text
     assert "- Not measured: rabbitmq is left out: apt-get install\n\n" in text
-    assert text.startswith("headrace 1, nats 2; three nodes each, in turn, ")
+    assert text.startswith("- headrace 1\n- nats 2\n\nThree nodes each, in turn, ")
 
 
 def test_every_peer_has_a_name_and_a_color(comparison: ModuleType) -> None:

@@ -62,9 +62,10 @@ def connection_sentence(
         return f"{who} is not held: nothing has stopped its publishes in the last minute"
     if limit == LEADERLESS and facts.leaderless is not None:
         return f"{who} has messages that wait: {_leaderless(facts.leaderless)}"
-    if _only_confirms_wait(connection, limit, facts) and facts.queue is not None:
-        text = f"{who} goes at the pace of queue '{facts.queue.name}' (leader {leader})"
-        return f"{text}: {_behind(facts.queue)}" + _culprit(connection, limit, causes, facts)
+    queue = facts.queue
+    if queue is not None and queue.behind and _stops_nothing(limit, connection):
+        text = f"{who} goes at the pace of queue '{queue.name}' (leader {leader}): {_behind(queue)}"
+        return text + _culprit(connection, limit, causes, facts)
     text = f"{who} {_how_long(connection, limit)} by {_by_whom(limit, leader, connection, facts)}"
     why = _why(limit, leader, connection, facts)
     if why:
@@ -258,10 +259,9 @@ def _falls_behind(queue: QueueFlow, facts: Facts) -> str:
     return f"{text}, and {ready} wait{each}"
 
 
-def _only_confirms_wait(connection: ConnectionFlow, limit: str, facts: Facts) -> bool:
-    """Return whether a queue that is behind has stopped none of the connection's publishes."""
-    behind = facts.queue is not None and facts.queue.behind
-    return behind and limit == OUTFLOW and limit not in connection.flow.by_limit
+def _stops_nothing(limit: str, connection: ConnectionFlow) -> bool:
+    """Return whether a queue's outflow has made confirms wait, and stopped no publishes."""
+    return limit == OUTFLOW and limit not in connection.flow.by_limit
 
 
 def _behind(queue: QueueFlow) -> str:

@@ -50,14 +50,14 @@ class Queue:
         self.told.clear()
 
     def flow(self, us: int, messages: int = HELD // 8) -> None:
-        """Let as many messages come as leave with each command."""
+        """Apply a command each STEP_US that brings as many messages as have left."""
         for _ in range(us // STEP_US):
             self.ready -= messages
             self.delivered += messages
             self.publish(messages, OTHER)
 
     def fill(self, count: int) -> None:
-        """Let messages come that nobody is to be told of."""
+        """Bring messages of which no confirm waits."""
         self.ready += count
         self._applied()
 

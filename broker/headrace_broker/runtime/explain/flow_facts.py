@@ -209,7 +209,7 @@ class FlowFacts:
             settled=settled,
             saturated=machine.saturated,
             deferred=int(machine.deferred_count),
-            behind=machine.consumer_count > 0 and host.telling.is_behind(self._clock_us()),
+            behind=self.is_behind(host),
             high_messages=int(settings.high_watermark),
             low_messages=int(settings.low_watermark),
             high_bytes=int(settings.high_watermark_bytes),
@@ -238,6 +238,10 @@ class FlowFacts:
     def now_us(self) -> int:
         """Return the time for activities."""
         return self._clock_us()
+
+    def is_behind(self, host: QueueHost) -> bool:
+        """Return whether a queue led here has consumers that publishers outrun, now or lately."""
+        return host.machine.consumer_count > 0 and host.telling.is_behind(self._clock_us())
 
     def led(self) -> list[QueueHost]:
         """Return the replicas that lead."""

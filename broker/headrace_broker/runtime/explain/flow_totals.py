@@ -54,8 +54,7 @@ class FlowTotals(msgspec.Struct):
 
 def flow_totals(facts: FlowFacts) -> FlowTotals:
     """Return the sums as they are now."""
-    now_us = facts.now_us()
-    connections, stopped = _connections(facts.connections(), now_us)
+    connections, stopped = _connections(facts.connections(), facts.now_us())
     messages, byte_counts, in_debt = _debts(facts.ledger)
     own = [alarm.kind for alarm in facts.alarms() if alarm.node == facts.name]
     led = facts.led()
@@ -74,7 +73,7 @@ def flow_totals(facts: FlowFacts) -> FlowTotals:
         limits=dict(facts.limits()),
         alarms={kind: float(kind in own) for kind in ALARMS},
         saturated=sum(host.machine.saturated for host in led),
-        behind=sum(host.telling.is_behind(now_us) for host in led),
+        behind=sum(facts.is_behind(host) for host in led),
         deferred=sum(int(host.machine.deferred_count) for host in led),
     )
 

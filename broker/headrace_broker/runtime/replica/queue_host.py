@@ -69,7 +69,7 @@ from headrace_broker.runtime.replica.machine_version import check_version
 from headrace_broker.runtime.replica.queue_meter import QueueMeter
 from headrace_broker.runtime.replica.queue_time import QueueTime
 from headrace_broker.runtime.replica.rounds import Rounds
-from headrace_broker.runtime.replica.session_telling import SessionTelling, figures_of
+from headrace_broker.runtime.replica.session_telling import SessionTelling
 from headrace_broker.runtime.replica.ticking import Ticking
 from headrace_raftlog.model.entry import Entry
 
@@ -274,7 +274,7 @@ class QueueHost(HostEnd):
             self._feeds.drop_ended(decode_command(data), self.machine)
         if self.serving:
             assert self.meter is not None, "it serves without leading"
-            self.telling.applied(figures_of(self.machine, self.meter, self.moves.delivered))
+            self.telling.applied(self.machine, self.meter, self.moves.delivered)
             self._causes.applied(data)
             if kind == TICK:
                 self._ticked(data)

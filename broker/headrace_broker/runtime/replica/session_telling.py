@@ -57,11 +57,16 @@ class SessionTelling:
             paced.tell_all()
         return tell_session(self._reach, effect, data)
 
-    def applied(self, queue: QueueFigures) -> None:
-        """Tell confirms at the pace of the queue, after each entry."""
+    def applied(self, machine: QueueMachine, meter: QueueMeter, delivered: i64) -> None:
+        """Tell confirms at the pace of the queue, after each entry; `delivered` since it leads."""
+        ready = machine.ready_count
+        if self.paced is not None or (ready > STANDING_MIN and meter.busy > 0):
+            counts = (delivered, ready, machine.unsettled_count, meter.busy)
+            self.follow(QueueFigures(meter.now_us, *counts, meter.command_us))
+
+    def follow(self, queue: QueueFigures) -> None:
+        """Tell confirms as these figures of the queue allow."""
         if self.paced is None:
-            if queue.ready <= STANDING_MIN or queue.busy == 0:
-                return
             self.paced = PacedConfirms(self._group, self._confirm, self._paced_queues)
         self.paced.applied(queue)
 
@@ -79,12 +84,6 @@ class SessionTelling:
         end = self._reach.session(session)
         if end is not None:
             end.enqueued(first, last)
-
-
-def figures_of(machine: QueueMachine, meter: QueueMeter, delivered: i64) -> QueueFigures:
-    """Return a queue's figures after a command, with so many messages delivered."""
-    counts = (delivered, machine.ready_count, machine.unsettled_count, meter.busy)
-    return QueueFigures(meter.now_us, *counts, meter.command_us)
 
 
 def tell_session(reach: SessionTransport, effect: Effect, data: bytes) -> bool:

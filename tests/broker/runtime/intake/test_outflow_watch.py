@@ -52,7 +52,7 @@ class Node:
         self.watch.poll(self.now_us, LOOK_US, turn_us)
 
     def flow(self, group: int, came: int, left: int) -> None:
-        """Let so many messages come and leave with the next command."""
+        """Apply a command with which so many messages come and have left."""
         self._gone[group] += left
         self._ready[group] += came - left
         figures = (self._gone[group], self._ready[group], HELD, 1, 100_000)

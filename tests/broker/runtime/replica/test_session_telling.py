@@ -96,7 +96,7 @@ class Queue:
         self._last = 0
 
     def flow(self) -> None:
-        """Let messages come and leave until confirms wait, and then let all be told."""
+        """Bring as many messages as leave until confirms wait, and tell these."""
         for _ in range(6 * LOOK_US // STEP_US):
             self.leave(HELD // 8)
             self.publish(HELD // 8)
@@ -117,7 +117,7 @@ class Queue:
     def apply(self) -> None:
         self.now_us += STEP_US
         figures = (self.delivered, self.ready, HELD, 1, 5 * STEP_US)
-        self.telling.applied(QueueFigures(self.now_us, *figures))
+        self.telling.follow(QueueFigures(self.now_us, *figures))
 
     def leave(self, count: int) -> None:
         self.ready -= count
@@ -126,10 +126,10 @@ class Queue:
 
 def test_publishes_are_confirmed_at_once_while_nothing_stands_in_the_queue() -> None:
     queue = Queue()
+    assert queue.telling.paced is None
     queue.ready = 0
     queue.publish(10)
     assert queue.end.told == [("enqueued", 1, 10)]
-    assert queue.telling.paced is None
 
 
 def test_publishes_to_a_queue_that_is_behind_are_confirmed_as_messages_leave() -> None:
