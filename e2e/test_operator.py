@@ -151,6 +151,7 @@ def test_a_topology_is_declared_kept_and_deleted(kubernetes: KubeServer) -> None
         assert client.get("/api/users/worker")[0] == 404
         # Without its cluster nothing is waited for.
         kubernetes.delete(f"{GROUP}/brokerclusters", "mill")
+        kubernetes.wait("that the operator sees it", told("ClusterMissing"))
         kubernetes.delete(f"{GROUP}/exchanges", "jobs")
         ended(kubernetes, "exchanges", "jobs")
         kubernetes.wait("that it is told", told("GivenUp"))
