@@ -33,6 +33,13 @@ class Latency(msgspec.Struct, frozen=True):
     confirmed: bool
 
 
+class Probe(msgspec.Struct, frozen=True):
+    """One small write and sync beside the nodes' data, made by no node."""
+
+    at: float  # seconds since the load began
+    seconds: float
+
+
 class Interval(msgspec.Struct, frozen=True):
     """A fault, or a backup, in force."""
 
@@ -57,6 +64,7 @@ class Recording(msgspec.Struct):
     visits: int = 0  # messages that walkers published and got confirmed
     backups_failed: list[str] = []
     problems: list[str] = []  # lines of logs that no fault excuses, nodes that ended, ...
+    probes: list[Probe] = []
 
     def save(self, path: Path) -> None:
         """Write it as JSON."""

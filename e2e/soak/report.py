@@ -59,10 +59,11 @@ def render(recording: Recording) -> str:
     ]
     down = [each for each in bands if each.kind == DOWN]
     fast, slow = (latency_buckets(recording.latencies, part) for part in (0.5, 0.99))
+    probes = latency_buckets(recording.probes, 0.5)
     width = BUCKET_SECONDS * 1.5
     milliseconds = [
         Line(name, [(at, value * 1000) for at, value in points], width)
-        for name, points in (("p50", fast), ("p99", slow))
+        for name, points in (("p50", fast), ("p99", slow), ("sync of the host's disk", probes))
     ]
     log_title = "Latency of confirms of the healthy client"
     return f"""<!doctype html>

@@ -18,7 +18,7 @@ from e2e.chaos.client import BROKEN
 from e2e.chaos.cluster import HTTP_PORT, ChaosCluster, ChaosNode, NodeEndedError
 from e2e.soak.clients import HEALTHY_QUEUE, HealthyClient, Walker, declare_queues
 from e2e.soak.recording import BACKUP, CLOCK, DOWN, LINK, Interval, Recording
-from e2e.soak.sampler import Sampler
+from e2e.soak.sampler import Sampler, SyncProbe
 
 CLIENT_GRPC_PORT: Final = 20700
 NODES: Final = 3
@@ -110,14 +110,19 @@ class Soak:
             for n in range(WALKERS)
         ]
         interval = max(1.0, options.minutes * 60 / SAMPLES)
-        sampler = Sampler(cluster.nodes, recording, self._begun, interval)
+        workers = (
+            Sampler(cluster.nodes, recording, self._begun, interval),
+            SyncProbe(self._directory, recording, self._begun),
+            healthy,
+            *walkers,
+        )
         try:
             with contextlib.ExitStack() as working:
-                for worker in (sampler, healthy, *walkers):
+                for worker in workers:
                     working.enter_context(worker)
                 self._disturb(cluster)
                 recording.duration = time.monotonic() - self._begun
-                for worker in (sampler, healthy, *walkers):
+                for worker in workers:
                     worker.halt()
         finally:
             recording.duration = recording.duration or time.monotonic() - self._begun
@@ -126,7 +131,7 @@ class Soak:
             recording.confirmed = len(healthy.confirmed)
             recording.missing = len(healthy.confirmed - healthy.delivered)
             recording.invented = len(healthy.delivered - healthy.published)
-        for worker in (sampler, healthy, *walkers):
+        for worker in workers:
             if worker.failure is not None:
                 raise AssertionError(f"{worker.name}: {worker.failure!r}") from worker.failure
             for text, count in getattr(worker, "errors", {}).items():

@@ -1,4 +1,4 @@
-"""Samples of the nodes' processes and data, in a thread of its own."""
+"""Samples of the nodes' processes and data, and of the disk below them, each in its thread."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import Final
 
 from e2e.chaos.cluster import ChaosNode
 from e2e.harness.worker import Worker
-from e2e.soak.recording import NodeSample, Recording
+from e2e.soak.recording import NodeSample, Probe, Recording
 
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 BLOCK_BYTES: Final = 512  # the unit of st_blocks
+PROBE_BYTES: Final = 512
+PROBE_INTERVAL: Final = 0.25  # seconds
 
 
 class Sampler(Worker):
@@ -35,6 +37,26 @@ class Sampler(Worker):
                 found = sample(node, time.monotonic() - self._begun)
                 if found is not None:
                     self._recording.samples.append(found)
+
+
+class SyncProbe(Worker):
+    """Writes and syncs a few bytes again and again: the host's part of what a confirm takes."""
+
+    def __init__(self, directory: Path, recording: Recording, begun: float) -> None:
+        super().__init__("sync probe")
+        self._path = directory / "probe"
+        self._recording = recording
+        self._begun = begun
+
+    def work(self) -> None:
+        """Write and sync at a fixed pace."""
+        with self._path.open("wb", buffering=0) as file:
+            while not self._halt.wait(PROBE_INTERVAL):
+                began = time.monotonic()
+                os.pwrite(file.fileno(), bytes(PROBE_BYTES), 0)
+                os.fdatasync(file.fileno())
+                took = time.monotonic() - began
+                self._recording.probes.append(Probe(began - self._begun, took))
 
 
 def sample(node: ChaosNode, at: float) -> NodeSample | None:

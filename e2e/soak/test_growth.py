@@ -35,6 +35,36 @@ def test_trend_of_medians_passes_over_the_outliers_of_faults() -> None:
     assert of_means.half_width > 10
 
 
+def test_trend_at_a_constant_covariate_finds_what_its_noise_hides() -> None:
+    chance = random.Random(1)
+    phases = [chance.uniform(1, 9) for _ in range(HOUR // 100)]
+    disk = [(float(at), phases[at // 100]) for at in range(HOUR)]
+    points = [(at, 3 + 2 * sync + 0.5 * at / HOUR + chance.gauss(0, 0.1)) for at, sync in disk]
+    alone, beside = trend(points), trend(points, covariate=disk)
+    assert alone is not None
+    assert beside is not None
+    assert alone.half_width > 1
+    assert beside.half_width < 0.1
+    assert beside.per_hour == pytest.approx(0.5, abs=0.1)
+
+
+def test_a_covariate_that_explains_nothing_takes_no_growth_away() -> None:
+    chance = random.Random(2)
+    points = [(float(at), 7 * at / HOUR + chance.gauss(0, 0.1)) for at in range(HOUR)]
+    found = trend(points, covariate=[(float(at), chance.random()) for at in range(HOUR)])
+    assert found is not None
+    assert found.per_hour == pytest.approx(7, abs=0.2)
+    assert trend(points, covariate=[(1e6, 1.0)]) is None
+
+
+def test_growth_that_the_covariate_shares_is_not_told_apart_from_it() -> None:
+    """A disk that slows down as steadily as the service leaves no verdict, not a good one."""
+    chance = random.Random(3)
+    points = [(float(at), 7 * at / HOUR + chance.gauss(0, 0.1)) for at in range(HOUR)]
+    found = trend(points, covariate=[(float(at), at / HOUR) for at in range(HOUR)])
+    assert found is None or found.half_width > 7
+
+
 def test_trend_of_too_few_samples_is_none() -> None:
     assert trend([(float(at), 1.0) for at in range(11)]) is None
     assert trend([(0.0, 1.0)] * 100) is None

@@ -8,14 +8,15 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
-from e2e.soak.growth import Trend, quantile, trend
-from e2e.soak.recording import DOWN, FAULTS, Latency, NodeSample, Recording
+from e2e.soak.growth import Points, Trend, quantile, trend
+from e2e.soak.recording import DOWN, FAULTS, Latency, NodeSample, Probe, Recording
 
 WATCHED: Final = "n1"  # the node that is never killed: its growth is that of one process
 WARM_UP_PART: Final = 1 / 3  # of the time; pools, caches and logs fill in it
 GROWTH_SECONDS_MIN: Final = 1800.0  # after warm-up, for a verdict about growth
 CONFIRMED_MIN: Final = 1000  # messages, for a verdict about loss
 BUCKET_SECONDS: Final = 10.0  # of latencies
+FLOOR_PART: Final = 0.1  # of publishes, which wait for hardly anything else
 MIB: Final = 1 << 20
 
 
@@ -43,7 +44,9 @@ class Rule(msgspec.Struct, frozen=True):
     per_unit: float  # of the sample's own unit
     limit: float  # units an hour
     points: Callable[[Recording], list[tuple[float, float]]]
-    typical: Callable[[Sequence[float]], float] = statistics.fmean  # see `trend`
+    # see `trend`
+    typical: Callable[[Sequence[float]], float] = statistics.fmean
+    covariate: Callable[[Recording], Points] = lambda _: ()
 
 
 def verdicts(recording: Recording) -> list[Verdict]:
@@ -92,7 +95,7 @@ def _growth(recording: Recording, rule: Rule) -> Verdict:
     name = f"{rule.name} grows by less than {rule.limit:g} {rule.unit} an hour"
     begin = recording.duration * WARM_UP_PART
     points = [(at, value / rule.per_unit) for at, value in rule.points(recording) if at >= begin]
-    found = trend(points, rule.typical)
+    found = trend(points, rule.typical, covariate=rule.covariate(recording))
     if found is None:
         return Verdict(name, State.OPEN, f"{len(points)} samples after warm-up are too few")
     state, why = judge(found, rule.limit)
@@ -123,7 +126,7 @@ def _of_watched(
 
 
 def latency_buckets(
-    latencies: Sequence[Latency], part: float, seconds: float = BUCKET_SECONDS
+    latencies: Sequence[Latency | Probe], part: float, seconds: float = BUCKET_SECONDS
 ) -> list[tuple[float, float]]:
     """Return (middle of a bucket, quantile) in seconds."""
     buckets: dict[int, list[float]] = {}
@@ -135,14 +138,34 @@ def latency_buckets(
     ]
 
 
+def _sync_times(recording: Recording) -> Points:
+    return [(each.at, each.seconds) for each in recording.probes]
+
+
+def _latency_rule(name: str, part: float) -> Rule:
+    """Return the rule of a quantile, at a constant sync time of the host's disk.
+
+    Medians of blocks: what a fault costs at its onset is shown by the table of latencies.
+    """
+    return Rule(
+        *(f"{name} latency of the healthy client", "ms", 0.001, 1.0),
+        lambda recording: latency_buckets(recording.latencies, part),
+        statistics.median,
+        _sync_times,
+    )
+
+
 RULES: Final = (
     Rule(f"memory of {WATCHED}", "MiB", MIB, 16.0, _of_watched(lambda each: each.resident_bytes)),
     Rule(f"file handles of {WATCHED}", "handles", 1.0, 10.0, _of_watched(lambda e: e.descriptors)),
     Rule(f"data of {WATCHED}", "MiB", MIB, 128.0, _of_watched(lambda each: each.store_bytes)),
+    _latency_rule("median", 0.5),
+    _latency_rule("10th percentile of the", FLOOR_PART),
+    # What nodes cost the disk more and more is no growth at a constant sync time, but it is here.
     Rule(
-        *("median latency of the healthy client", "ms", 0.001, 1.0),
-        lambda recording: latency_buckets(recording.latencies, 0.5),
-        statistics.median,  # what a fault costs at its onset is shown by the table of latencies
+        *("sync time of the disk below the nodes", "ms", 0.001, 1.0),
+        lambda recording: latency_buckets(recording.probes, 0.5),
+        statistics.median,
     ),
 )
 
