@@ -120,13 +120,18 @@ def _latency(samples: Samples, peer: str, scenario: Scenario, kind: str) -> str:
 
 
 def plot(samples: Samples, names: Sequence[str], chosen: Sequence[Scenario], path: Path) -> None:
-    """Draw rates and end-to-end latencies into a PNG file; logarithmic, as they are far apart."""
+    """Draw rates and end-to-end latencies into a PNG file; logarithmic, as they are far apart.
+
+    The build before is left out: whoever looks at the chart compares brokers.
+    """
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot
 
-    figure, panels = pyplot.subplots(1, 2, figsize=(15, 0.8 + 1.1 * len(chosen)), sharey=True)
+    names = [each for each in names if each != "before"]
+    size = (14, 1.4 + len(chosen))
+    figure, panels = pyplot.subplots(1, 2, figsize=size, sharey=True, layout="constrained")
     height = 0.8 / len(names)
     for panel, kind, title in zip(
         panels,
@@ -145,15 +150,21 @@ def plot(samples: Samples, names: Sequence[str], chosen: Sequence[Scenario], pat
                 color=COLORS[name],
                 label=LABELS[name],
             )
-            panel.bar_label(bars, fmt="{:,.3g}", fontsize=7, padding=2)
+            panel.bar_label(bars, fmt=_figure, fontsize=8, padding=2)
         panel.set_xscale("log")
         panel.set_title(title)
-        panel.margins(x=0.12)
+        panel.margins(x=0.14)
         panel.grid(axis="x", alpha=0.3)
     middle = 0.4 - height / 2
     panels[0].set_yticks([number + middle for number in range(len(chosen))])
     panels[0].set_yticklabels([each.name.replace(", ", ",\n", 1) for each in chosen])
     panels[0].invert_yaxis()
-    panels[1].legend(loc="best", fontsize=8)
-    figure.tight_layout()
+    figure.legend(
+        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(names)
+    )
     figure.savefig(path, dpi=100)
+
+
+def _figure(value: float) -> str:
+    """Return a figure as a label, of three digits where it has no more."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
