@@ -166,5 +166,5 @@ def plot(samples: Samples, names: Sequence[str], chosen: Sequence[Scenario], pat
 
 
 def _figure(value: float) -> str:
-    """Return a figure as a label, of three digits where it has no more."""
+    """Return a figure as a label: whole from 100 on, with three digits below."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -7,7 +7,7 @@ import statistics
 
 import pytest
 from e2e.soak.growth import quantile, trend
-from e2e.soak.recording import DOWN, Interval, Latency, NodeSample, Recording
+from e2e.soak.recording import DOWN, Interval, Latency, NodeSample, Probe, Recording
 from e2e.soak.report import render
 from e2e.soak.verdict import MIB, State, Verdict, verdicts
 
@@ -61,8 +61,10 @@ def test_growth_that_the_covariate_shares_is_not_told_apart_from_it() -> None:
     """A disk that slows down as steadily as the service leaves no verdict, not a good one."""
     chance = random.Random(3)
     points = [(float(at), 7 * at / HOUR + chance.gauss(0, 0.1)) for at in range(HOUR)]
-    found = trend(points, covariate=[(float(at), at / HOUR) for at in range(HOUR)])
-    assert found is None or found.half_width > 7
+    disk = [(float(at), at / HOUR + chance.gauss(0, 0.001)) for at in range(HOUR)]
+    found = trend(points, covariate=disk)
+    assert found is not None
+    assert found.half_width > 7
 
 
 def test_trend_of_too_few_samples_is_none() -> None:
@@ -122,6 +124,31 @@ def test_memory_is_judged_by_the_whole_interval_and_after_enough_time(
     hours: float, growth: float, state: State
 ) -> None:
     assert about("memory", recorded(hours, growth)).state is state
+
+
+def test_latency_is_judged_at_the_sync_time_of_the_disk_where_that_was_probed() -> None:
+    chance, recording = random.Random(4), recorded(2, 0)
+    phases = [chance.uniform(0.001, 0.009) for _ in range(72)]
+    recording.latencies = [
+        Latency(float(at), 2 * phases[at // 100] + chance.random() / 1000, True)
+        for at in range(0, 2 * HOUR, 2)
+    ]
+    for word in ("median", "percentile"):
+        alone = about(word, recording)
+        assert alone.state is State.OPEN
+        assert "constant" not in alone.text
+    recording.probes = [Probe(float(at), phases[at // 100]) for at in range(2 * HOUR)]
+    for word in ("median", "percentile"):
+        beside = about(word, recording)
+        assert beside.state is State.HOLDS
+        assert "at a constant sync time" in beside.text
+
+
+def test_a_disk_that_slows_down_is_told_by_its_own_rule() -> None:
+    recording = recorded(2, 0)
+    assert about("disk below", recording).state is State.OPEN
+    recording.probes = [Probe(float(at), 0.001 + 0.005 * at / HOUR) for at in range(2 * HOUR)]
+    assert about("disk below", recording).state is State.BROKEN
 
 
 def test_loss_and_problems_are_broken_rules_whatever_the_amount_of_data() -> None:

@@ -16,7 +16,7 @@ WARM_UP_PART: Final = 1 / 3  # of the time; pools, caches and logs fill in it
 GROWTH_SECONDS_MIN: Final = 1800.0  # after warm-up, for a verdict about growth
 CONFIRMED_MIN: Final = 1000  # messages, for a verdict about loss
 BUCKET_SECONDS: Final = 10.0  # of latencies
-FLOOR_PART: Final = 0.1  # of publishes, which wait for hardly anything else
+FLOOR_PART: Final = 0.1  # of publishes: those that waited for the least
 MIB: Final = 1 << 20
 
 
@@ -95,12 +95,14 @@ def _growth(recording: Recording, rule: Rule) -> Verdict:
     name = f"{rule.name} grows by less than {rule.limit:g} {rule.unit} an hour"
     begin = recording.duration * WARM_UP_PART
     points = [(at, value / rule.per_unit) for at, value in rule.points(recording) if at >= begin]
-    found = trend(points, rule.typical, covariate=rule.covariate(recording))
+    covariate = rule.covariate(recording)
+    found = trend(points, rule.typical, covariate=covariate)
     if found is None:
         return Verdict(name, State.OPEN, f"{len(points)} samples after warm-up are too few")
     state, why = judge(found, rule.limit)
+    held = " at a constant sync time of the disk" if covariate else ""
     text = (
-        f"{found.per_hour:+.2f} ± {found.half_width:.2f} {rule.unit} an hour (95 %), "
+        f"{found.per_hour:+.2f} ± {found.half_width:.2f} {rule.unit} an hour{held} (95 %), "
         f"mean {found.mean:.2f} {rule.unit}, over {found.seconds / 60:.1f} min after warm-up"
     )
     return Verdict(name, state, f"{text}; {why}" if why else text)
