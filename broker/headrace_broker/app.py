@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from headrace_broker.config.configuration import Config, split_address
+from headrace_broker.config.shards import has_siblings
 from headrace_broker.gateways.amqp.connection.listener import SHUTTING_DOWN, AmqpListener
 from headrace_broker.gateways.grpc.backup.backup import BackupService
 from headrace_broker.gateways.grpc.export.exporting import ExportService, export_logs
@@ -214,6 +215,7 @@ async def _serve_calls(
         admission,
         min(most.connections_max, GRPC_CONNECTIONS_MAX),
         broker.calls,
+        has_siblings(config),
     )
     await server.start(*listeners)
     stack.push_async_callback(server.stop)
@@ -265,6 +267,7 @@ class ClientListeners:
                 tls=security,
                 connections_max=self._config.limits.connections_max,
                 numbers=self._numbers,
+                is_shared=has_siblings(self._config),
             )
             await listener.start()
             self._open.append(listener)

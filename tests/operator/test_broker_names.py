@@ -80,6 +80,7 @@ ELSEWHERE = {
         *("cluster.admit_nodes", "http.hosts", "node.id"),
     ),
     "it differs by pod, and the operator does not look at the zones of machines": ("node.zone",),
+    "further processes need ports that the operator's Services and policies lack": ("node.shards",),
     "the spec has it under `listeners`": (
         *("listeners.amqp", "listeners.amqps", "listeners.http", "listeners.https"),
         *("listeners.grpc", "listeners.grpcs", "listeners.metrics", "cluster.frames_port"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from headrace_broker.catalog.placement import NO_PLACES, Place, shares
+from headrace_broker.catalog.placement import NO_PLACES, Place, shares, together
 from headrace_broker.model.definition import QUEUE_QUORUM, Queue
 from headrace_broker.model.limits import (
     BALANCE_APART_MIN,
@@ -76,12 +76,14 @@ def removal_problem(queue: Queue, node: int, up: Collection[int]) -> str:
     return ""
 
 
-def add_step(queue: Queue, node: int) -> Step:
+def add_step(queue: Queue, node: int, places: Mapping[int, Place] = NO_PLACES) -> Step:
     """Return the step that gives a queue a replica on a node."""
     if queue.kind != QUEUE_QUORUM:
         return Step(queue, problem=f"a queue of type '{queue.kind}' has one replica")
     if node in queue.members:
         return Step(queue, problem="it has a replica there")
+    if together(node, queue.members, places):
+        return Step(queue, problem="it has a replica in another process of that node")
     if len(queue.members) >= REPLICAS_MAX:
         return Step(queue, problem=f"it has {REPLICAS_MAX} replicas, which is the most")
     return Step(queue, add=(node,))
@@ -95,13 +97,18 @@ def remove_step(queue: Queue, node: int, up: Collection[int]) -> Step:
     return Step(queue, problem=problem) if problem else Step(queue, remove=(node,))
 
 
-def grow(queues: Iterable[Queue], node: int, strategy: str = GROW_ALL) -> list[Step]:
+def grow(
+    queues: Iterable[Queue],
+    node: int,
+    strategy: str = GROW_ALL,
+    places: Mapping[int, Place] = NO_PLACES,
+) -> list[Step]:
     """Return what gives each of these queues a replica on a node, as far as they can have one.
 
     Queues that have a replica there are passed over, and so are those that are not replicated.
     """
     return [
-        add_step(queue, node)
+        add_step(queue, node, places)
         for queue in queues
         if queue.kind == QUEUE_QUORUM
         and node not in queue.members
@@ -128,9 +135,9 @@ def shrink(
     for queue in queues:
         if node not in queue.members or not queue.logged:
             continue
-        free = [spare for spare in load if spare not in queue.members]
+        rest = [member for member in queue.members if member != node]
+        free = [spare for spare in load if not together(spare, rest, places)]
         if free:
-            rest = [member for member in queue.members if member != node]
             spare = min(free, key=lambda each: (shares(each, rest, places), load[each], each))
             if has_quorum([*rest, spare], up):
                 load[spare] += 1

@@ -7,13 +7,15 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from headrace_broker.model.definition import Node
+from headrace_broker.model.shard import node_name
 
 
 class Place(NamedTuple):
-    """Zone and host of a node, which may fail as a whole."""
+    """Zone and host of a node, which may fail as a whole, and the node of a process."""
 
     zone: str = ""
     host: str = ""  # of its address
+    node: str = ""  # name of the node whose process it is, "" where each is one of its own
 
 
 NO_PLACES: Final[Mapping[int, Place]] = MappingProxyType({})  # where no node has said its place
@@ -31,7 +33,7 @@ def place(
 
     The preferred node comes first. Each further one is of those whose zones have the fewest of the
     chosen nodes, and among them of those whose hosts have; of these, the one with the fewest
-    replicas, ties by id.
+    replicas, ties by id. No two are processes of one node.
 
     Args:
         replicas: numbers of replicas by id, of each known node.
@@ -41,7 +43,7 @@ def place(
         places: by node id; nodes that are not in it, or in zone "", count as of one zone.
 
     Returns:
-        min(wanted, nodes) node ids, the first leader first.
+        min(wanted, nodes) node ids, the first leader first; processes of one node count as one.
     """
     chosen: list[int] = []
     free = set(replicas)
@@ -57,13 +59,23 @@ def place(
             ),
         )
         chosen.append(node)
-        free.remove(node)
+        free = {each for each in free if not together(each, [node], places)}
     return tuple(chosen)
 
 
+def together(node: int, others: Iterable[int], places: Mapping[int, Place]) -> bool:
+    """Return whether a node is one of the others, or a process of the same node as one of them."""
+    own = places.get(node, _NOWHERE).node
+    return any(
+        node == other or (own != "" and own == places.get(other, _NOWHERE).node) for other in others
+    )
+
+
 def places_of(nodes: Iterable[Node], hosts: bool = True) -> dict[int, Place]:
-    """Return the places of nodes by id, as if all were on one host without `hosts`."""
-    return {node.id: Place(node.zone, _host(node) if hosts else "") for node in nodes}
+    """Return the places of nodes by id, by their zones alone without `hosts`."""
+    if not hosts:
+        return {node.id: Place(node.zone) for node in nodes}
+    return {node.id: Place(node.zone, _host(node), node_name(node.name)) for node in nodes}
 
 
 def _host(node: Node) -> str:
@@ -72,7 +84,7 @@ def _host(node: Node) -> str:
 
 def shares(node: int, others: Iterable[int], places: Mapping[int, Place]) -> tuple[int, int]:
     """Return how many of the other nodes are in the zone of a node, and how many on its host."""
-    zone, host = places.get(node, _NOWHERE)
+    zone, host, _ = places.get(node, _NOWHERE)
     found = [places.get(other, _NOWHERE) for other in others]
     return sum(each.zone == zone for each in found), sum(each.host == host for each in found)
 

@@ -10,6 +10,7 @@ from headrace_broker.catalog.cluster_version import in_force
 from headrace_broker.catalog.placement import Place, places_of, shares
 from headrace_broker.catalog.version import ZONES
 from headrace_broker.catalog.view import CatalogView
+from headrace_broker.model.shard import is_further
 
 VOTERS_MAX: Final = 5  # two of them may fail, at any size of the cluster
 _VOTERS_FEW: Final = 3
@@ -34,8 +35,8 @@ def voters_wanted(count: int) -> int:
 def catalog_voters(view: CatalogView, sitting: Collection[int], own: int) -> tuple[int, ...]:
     """Choose the nodes of a cluster that vote on its catalog.
 
-    As long as some nodes have a zone and others have not said theirs, no zone counts: votes would
-    move with each that does.
+    Of a node with several processes only the first one votes. As long as some nodes have a zone and
+    others have not said theirs, no zone counts: votes would move with each that does.
 
     Args:
         view: of the cluster.
@@ -45,10 +46,10 @@ def catalog_voters(view: CatalogView, sitting: Collection[int], own: int) -> tup
     Returns:
         As `voters_among`.
     """
-    nodes = list(view.nodes())
+    nodes = [node for node in view.nodes() if not is_further(node)]
     places = places_of(nodes, hosts=in_force(view).catalog >= ZONES)
     if not all(place.zone for place in places.values()):
-        places = {node: Place("", place.host) for node, place in places.items()}
+        places = {node: place._replace(zone="") for node, place in places.items()}
     return voters_among(places, sitting, own, [node.id for node in nodes if node.maintenance])
 
 

@@ -51,7 +51,11 @@ JOIN_BYTES: Final = 32  # of chance
 # A variable like HEADRACE_NODE_ID would make all nodes one; those for tuning pass through.
 PLACE_VARIABLES: Final = ("HEADRACE_NODE_", "HEADRACE_CLUSTER_", "HEADRACE_LISTENERS_")
 # these say nothing of a place
-PASSED_VARIABLES: Final = ("HEADRACE_CLUSTER_BALANCE_LEADERS", "HEADRACE_CLUSTER_TRANSPORT")
+PASSED_VARIABLES: Final = (
+    "HEADRACE_CLUSTER_BALANCE_LEADERS",
+    "HEADRACE_CLUSTER_TRANSPORT",
+    "HEADRACE_NODE_SHARDS",
+)
 
 
 class ClusterError(Exception):

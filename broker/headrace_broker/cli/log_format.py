@@ -35,10 +35,14 @@ _FILE_MODE: Final = 0o600
 
 
 class HumanFormatter(logging.Formatter):
-    """Writes a record as one line for people; an exception follows in lines that are indented."""
+    """Writes a record as one line for people; an exception follows in lines that are indented.
 
-    def __init__(self) -> None:
-        super().__init__(HUMAN_FORMAT)
+    Args:
+        process: name of the process, where several write to one place.
+    """
+
+    def __init__(self, process: str = "") -> None:
+        super().__init__(f"{process} {HUMAN_FORMAT}" if process else HUMAN_FORMAT)
 
     @override
     def formatMessage(self, record: logging.LogRecord) -> str:
@@ -60,7 +64,15 @@ class HumanFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a record as one line of JSON, all of whose characters can be shown."""
+    """Writes a record as one line of JSON, all of whose characters can be shown.
+
+    Args:
+        process: name of the process, where several write to one place.
+    """
+
+    def __init__(self, process: str = "") -> None:
+        super().__init__()
+        self._process = process
 
     @override
     def format(self, record: logging.LogRecord) -> str:
@@ -71,6 +83,8 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": _bounded(record.getMessage(), limits.LOG_MESSAGE_CHARACTERS_MAX),
         }
+        if self._process:
+            line["process"] = self._process
         line |= _event_fields(record)
         request = getattr(record, "request_id", _NO_REQUEST)
         if request != _NO_REQUEST:
@@ -145,12 +159,17 @@ def begin(level: str) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler])  # unless somebody else has
 
 
-def set_up(section: LoggingSection) -> None:
-    """Write log records as configured from now on; ConfigError for an unwritable file."""
+def set_up(section: LoggingSection, process: str = "") -> None:
+    """Write log records as configured from now on; ConfigError for an unwritable file.
+
+    Args:
+        section: of the configuration.
+        process: name of the process, where several write to one place.
+    """
     kind = JsonFormatter if section.format == JSON else HumanFormatter
     for handler in logging.getLogger().handlers:
         if isinstance(handler.formatter, (HumanFormatter, JsonFormatter)):  # made by `begin`
-            handler.setFormatter(kind())
+            handler.setFormatter(kind(process))
     if section.audit_file:
         try:
             file = _AuditFile(
@@ -162,7 +181,7 @@ def set_up(section: LoggingSection) -> None:
         except OSError as error:
             text = f"{section.audit_file}: cannot be written: {error.strerror}"
             raise ConfigError(f"logging.audit_file: {text}") from None
-        file.setFormatter(kind())
+        file.setFormatter(kind(process))
         file.addFilter(BUDGET)
         AUDIT.addHandler(file)
     AUDIT.setLevel(logging.INFO)  # whatever else is left out

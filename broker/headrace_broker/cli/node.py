@@ -23,7 +23,10 @@ def state_of(row: Row) -> str:
         return "down, in maintenance" if row["being_drained"] else "down"
     if row["drained"]:
         return "drained"
-    return "draining" if row["being_drained"] else "running"
+    if row["being_drained"]:
+        return "draining"
+    down = [each["name"] for each in row.get("shards", ()) if not each["running"]]
+    return f"running, but {', '.join(down)} down" if down else "running"
 
 
 def clock_of(row: Row) -> str:
@@ -51,7 +54,8 @@ def list_nodes(session: Session) -> None:
         "leaving": "leaving",
         "connections": "connections",
         "clock": clock_of,
-        "zone": lambda row: row.get("zone") or "-",  # older nodes do not say
+        "shards": lambda row: len(row.get("shards", "1")),  # older nodes do not say
+        "zone": lambda row: row.get("zone") or "-",  # likewise
     }
     session.print_rows(session.get(path_of("cluster", "nodes")), columns)
 

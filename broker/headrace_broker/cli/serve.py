@@ -7,13 +7,15 @@ import gc
 import logging
 import os
 import signal
+import sys
 from pathlib import Path
 
 import click
 import uvloop
 
-from headrace_broker.cli import log_format
+from headrace_broker.cli import log_format, shards
 from headrace_broker.config.configuration import Config, ConfigError, load_config
+from headrace_broker.config.shards import leftover_problem, shard_config, shard_count
 from headrace_broker.logs.log_event import NODE_STOPPED, log_event
 from headrace_broker.management.http.request_id import record_requests
 from headrace_broker.model import build_info
@@ -36,15 +38,27 @@ logger = logging.getLogger("headrace.node")
     default="info",
     show_default=True,
 )
-def serve(path: Path | None, log_level: str) -> None:
+@click.option("--shard", type=int, hidden=True, help="Be this process of a node that has several.")
+@click.option("--supervisor", type=int, default=0, hidden=True, help="Pid of who started it.")
+def serve(path: Path | None, log_level: str, shard: int | None, supervisor: int) -> None:
     """Run one node. SIGTERM and SIGINT stop it cleanly; SIGHUP has certificates read anew."""
     record_requests()
     log_format.begin(log_level)
     try:
         config = load_config(path, os.environ)
-        log_format.set_up(config.logging)
+        count = shard_count(config)
+        problem = leftover_problem(config, count)
+        if problem:
+            raise ConfigError(problem)
+        if shard is not None:
+            shards.end_with(supervisor)
+            config = shard_config(config, shard, count)
+        log_format.set_up(config.logging, config.node.name if count > 1 else "")
     except ConfigError as error:
         raise click.ClickException(str(error)) from None
+    if count > 1 and shard is None:
+        _supervise(config, path, log_level, count)
+        return
     if not build_info.compiled():
         logger.warning("the hot path is not compiled: this node is several times slower")
     try:
@@ -55,6 +69,14 @@ def serve(path: Path | None, log_level: str) -> None:
     except (RaftLogError, OSError) as error:
         logger.critical("%s: %s", type(error).__name__, error)
         raise click.ClickException(f"node {config.node.name} cannot go on: {error}") from error
+
+
+def _supervise(config: Config, path: Path | None, log_level: str, count: int) -> None:
+    command = [sys.executable, "-P", "-m", "headrace_broker.cli", "serve", "--log-level", log_level]
+    if path is not None:
+        command += ["--config", str(path)]
+    asyncio.run(shards.ShardSupervisor(config.node.name, command, count).run())
+    log_event(logger, NODE_STOPPED, node=config.node.name)
 
 
 def _run(config: Config) -> bool:

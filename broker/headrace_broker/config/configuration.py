@@ -39,6 +39,7 @@ from headrace_broker.model.flow_parameter import (
     parameter_problem,
     stored_value,
 )
+from headrace_broker.model.shard import Shards, shards_problem
 from headrace_raftlog.model import limits as log_limits
 
 ENVIRONMENT_PREFIX: Final = "HEADRACE_"
@@ -100,6 +101,9 @@ class NodeSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     # what fails as a whole with the nodes in it, such as an availability zone or a rack, "" for
     # unknown; replicas of queues are spread over zones
     zone: OptionalName = ""
+    # processes, each with a log and a core of its own, that are one node to clients: 1 to 8, or
+    # "auto" for half of the cores, with fewer than four cores one
+    shards: Annotated[Shards, Meta(description="'auto' or an integer from 1 to 8")] = 1
 
 
 class ClusterNode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -157,6 +161,10 @@ class ListenersSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def secure(self) -> tuple[str, ...]:
         """Return the names of the listeners that speak TLS and are there."""
         return tuple([name for name in ("amqps", "https", "grpcs") if getattr(self, name)])
+
+    def shared(self) -> tuple[str, ...]:
+        """Return the addresses that all processes of a node know, "" for listeners that are off."""
+        return self.amqp, self.amqps, self.grpc, self.grpcs, self.metrics
 
 
 LISTENERS: Final = ("amqp", "amqps", "http", "https", "grpc", "grpcs", "metrics")
@@ -417,6 +425,7 @@ def _cross_check(config: Config) -> None:
         tls_problem(config.tls, config.listeners.secure())
         or cluster_tls_problem(config.cluster_tls)
         or default_user_problem(config.default_user)
+        or shards_problem(config.node.shards, config.node.id, config.listeners.shared())
     )
     if problem:
         raise ConfigError(problem)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import UnionType
-from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
 
@@ -16,7 +16,7 @@ _HIDDEN: Final = "password"  # ends the names of keys whose values are never sho
 def kinds(annotated: Any) -> tuple[Any, ...]:
     """Return the types that a field may have."""
     plain = _plain(annotated)
-    return get_args(plain) if get_origin(plain) is UnionType else (plain,)
+    return get_args(plain) if get_origin(plain) in (UnionType, Union) else (plain,)
 
 
 def _plain(annotated: Any) -> Any:

@@ -148,6 +148,13 @@ NODE_STARTED: Final = Event(
     "node %(node)s (id %(id)d, boot %(boot)d) of cluster %(cluster)r is caught up and serves",
     ("node", "id", "boot", "cluster"),
 )
+SHARD_ENDED: Final = Event(
+    "shard_ended",
+    ERROR,
+    "process %(node)s ended by itself with status %(status)d; it is started again in "
+    "%(pause_s).0f s",
+    ("node", "status", "pause_s"),
+)
 NODE_STOPPED: Final = Event("node_stopped", INFO, "node %(node)s stopped", ("node",))
 QUEUE_DECLARED: Final = Event(
     "queue_declared",

@@ -156,7 +156,7 @@ class MutualTls:
             raise StreamRefusedError(f"the certificate of node {peer} ({name!r}) is refused")
         self._refused.pop(peer, None)
         credentials = grpc.ssl_channel_credentials(own.authorities, own.key, own.certificate)
-        options = [*CLIENT_OPTIONS, ("grpc.ssl_target_name_override", name)]
+        options = [*CLIENT_OPTIONS, ("grpc.ssl_target_name_override", _subject(name))]
         return grpc.aio.secure_channel(address, credentials, options=options)
 
     def check(self, context: Context, peer: StreamIdentity) -> None:
@@ -211,7 +211,8 @@ class MutualTls:
             found = node_names(shown)
         except ValueError as error:
             raise StreamRefusedError(f"{says} is none of a node: {error}") from None
-        if not name or name.lower() not in [each.lower() for each in found]:
+        subject = _subject(name).lower()
+        if not subject or subject not in [each.lower() for each in found]:
             names = ", ".join(map(repr, found)) or "nobody"
             raise StreamRefusedError(f"{says} names {names}")
         refuses = self._certificate().refuses
@@ -220,6 +221,11 @@ class MutualTls:
             self._refused[node] = shown
             raise StreamRefusedError(f"the certificate of {name!r} is refused: {reason}")
         self._refused.pop(node, None)
+
+
+def _subject(name: str) -> str:
+    """Return the name that a certificate has to bear: of a further process, `n1:1`, its node's."""
+    return name.partition(":")[0]
 
 
 def security_of(

@@ -98,6 +98,22 @@ def test_a_replica_moves_to_the_zone_with_the_fewest_others() -> None:
     assert [(step.add, step.remove) for step in steps] == [((5,), (1,))]
 
 
+def test_no_step_gives_two_processes_of_a_node_a_replica() -> None:
+    names = {1: "n1", 2: "n2", 3: "n3", 66: "n2", 67: "n3", 4: "n4"}
+    places = {node: Place("", "x", name) for node, name in names.items()}
+    [queue] = queues_of((1, 2, 3))
+    up = tuple(names)
+    [step] = shrink([queue], 1, up, {66: 0, 67: 0}, places)
+    assert (step.add, step.remove) == ((), (1,)), "one less, for no other node is left"
+    [step] = shrink([queue], 1, up, {66: 0, 67: 0, 4: 9}, places)
+    assert (step.add, step.remove) == ((4,), (1,))
+    [step] = shrink([queue], 2, up, {66: 3}, places)
+    assert (step.add, step.remove) == ((66,), (2,)), "from one process to another of its node"
+    assert add_step(queue, 66, places).problem == "it has a replica in another process of that node"
+    assert grow([queue], 67, places=places)[0].problem
+    assert grow([queue], 4, places=places)[0].add == (4,)
+
+
 def test_replica_that_no_spare_can_take_is_given_up() -> None:
     steps = shrink(queues_of((1, 2, 3)), 1, (1, 2, 3), {2: 1, 3: 1})
     assert [(step.add, step.remove) for step in steps] == [((), (1,))]

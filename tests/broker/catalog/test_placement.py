@@ -98,6 +98,29 @@ def test_a_queue_is_spread_over_hosts_from_cluster_version_2_on(driver: Any) -> 
     assert sorted(driver.queue("r", "quorum", replicas=3).members) == [2, 5, 6]
 
 
+def test_processes_of_one_node_get_one_replica() -> None:
+    two_each = {1: "n1", 65: "n1", 2: "n2", 66: "n2"}
+    places = {node: Place("", "x", name) for node, name in two_each.items()}
+    counts = {1: 5, 65: 0, 2: 9, 66: 8}
+    assert place(counts, 0, 3, (), places) == (65, 66)
+    assert place(counts, 2, 3, (), places) == (2, 65)
+    assert place({1: 0, 65: 0}, 65, 3, (), places) == (65,)
+    unnamed = {node: Place("", "x") for node in counts}
+    assert place(counts, 0, 3, (), unnamed) == (65, 1, 66), "older semantics know no processes"
+
+
+def test_a_queue_of_a_cluster_with_processes_is_on_different_nodes(driver: Any) -> None:
+    names = {1: "n1", 2: "n2", 3: "n3", 65: "n1:1", 66: "n2:1", 67: "n3:1"}
+    nodes = (Node(node, name, f"x:{node}") for node, name in names.items())
+    driver.do(commands.DeclareNodes(tuple(nodes)))
+    for node in names:
+        driver.do(commands.AnnounceNode(node, 5, catalog_version=ZONES))
+    assert isinstance(driver.do(commands.RaiseClusterVersion(2)), Ok)
+    for number in range(8):
+        members = driver.queue(f"q{number}", "quorum", replicas=5).members
+        assert sorted(node % 64 for node in members) == [1, 2, 3]
+
+
 @given(COUNTS, st.integers(0, 10), st.integers(1, 7))
 def test_order_of_the_table_does_not_matter(
     counts: dict[int, int], preferred: int, wanted: int

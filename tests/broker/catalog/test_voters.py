@@ -120,6 +120,13 @@ def test_voters_that_are_spread_stay(places: dict[int, Place], sitting: set[int]
         )
 
 
+def test_of_a_node_with_processes_the_first_one_votes(driver: Any) -> None:
+    for number, name in ((65, "n1:1"), (66, "n2:1"), (67, "n3:1")):
+        driver.do(commands.AdmitNode(Node(number, name, f"127.0.0.1:{7000 + number}", disk=number)))
+    assert catalog_voters(driver.catalog, (1, 2, 3), 1) == (1, 2, 3)
+    assert catalog_voters(driver.catalog, (65, 66, 67), 65) == (1, 2, 3)
+
+
 def test_no_zone_counts_until_all_nodes_have_said_theirs(driver: Any) -> None:
     driver.do(commands.AdmitNode(Node(4, "n4", "127.0.0.1:7004", disk=4)))
 

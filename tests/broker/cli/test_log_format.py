@@ -25,8 +25,8 @@ def set_up(monkeypatch):
     before = audit.LOG.level
     token = ACTOR.set(Actor("ann", "192.0.2.7:5", "http", "r-1"))
 
-    def work(**more) -> logging.StreamHandler:
-        log_format.set_up(LoggingSection(**more))
+    def work(process: str = "", **more) -> logging.StreamHandler:
+        log_format.set_up(LoggingSection(**more), process)
         return handler
 
     yield work
@@ -57,6 +57,13 @@ def test_a_record_is_one_line_of_json_whatever_is_in_it(set_up):
         "request": "r-1",
         "fields": {"user": "ann", "n": 3},
     }
+
+
+def test_lines_name_the_process_where_a_node_has_several(set_up):
+    line = set_up("n1:1", format="json").formatter.format(record("a"))
+    assert json.loads(line)["process"] == "n1:1"
+    assert set_up("n1:1").formatter.format(record("a")).startswith("n1:1 20")
+    assert "process" not in json.loads(set_up(format="json").formatter.format(record("a")))
 
 
 def test_an_exception_comes_along(set_up):

@@ -45,6 +45,7 @@ def requests(api: FakeApi) -> list[tuple[Any, ...]]:
         ({"being_drained": True, "drained": True}, "drained"),
         ({"running": False}, "down"),
         ({"running": False, "being_drained": True}, "down, in maintenance"),
+        ({"shards": [{"name": "n/2", "running": True}]}, "running"),
     ],
 )
 def test_a_listing_says_how_each_node_is(api: FakeApi, more: dict[str, Any], state: str) -> None:
@@ -52,10 +53,19 @@ def test_a_listing_says_how_each_node_is(api: FakeApi, more: dict[str, Any], sta
     heads, line = run("list").stdout.splitlines()
     assert heads.split() == [
         *("id", "name", "address", "state", "leaders", "replicas", "leaving", "connections"),
-        *("clock", "zone"),
+        *("clock", "shards", "zone"),
     ]
-    assert " ".join(line.split()) == f"2 n/2 h:1 {state} 3 5 0 7 - -"
+    assert " ".join(line.split()) == f"2 n/2 h:1 {state} 3 5 0 7 - 1 -"
     assert requests(api) == [("GET", "/api/cluster/nodes", None)]
+
+
+def test_a_listing_names_processes_that_are_down(api: FakeApi) -> None:
+    runs = {"n1": True, "n1:1": False, "n1:2": False}
+    shards = [{"name": name, "running": running} for name, running in runs.items()]
+    api.answers.append(ApiAnswer(200, [row(shards=shards)]))
+    line = run("list").stdout.splitlines()[1]
+    assert "running, but n1:1, n1:2 down" in line
+    assert line.split()[-2] == "3"
 
 
 def test_a_listing_shows_the_zone_of_each_node(api: FakeApi) -> None:

@@ -25,7 +25,7 @@ from headrace_protos.raftlog.v1.transport_pb2_grpc import (
 from headrace_raftlog.model.message import HEARTBEAT, Message
 from headrace_raftlog.model.tls import NodeCertificate
 from headrace_raftlog.transport.frame_connection import open_frames
-from headrace_raftlog.transport.identity import StreamRefusedError
+from headrace_raftlog.transport.identity import StreamIdentity, StreamRefusedError
 from headrace_raftlog.transport.security import MutualTls, NoSecurity, security_of
 
 NAMES = {1: "n1", 2: "n2", 3: "n3"}
@@ -65,6 +65,18 @@ def run(body: Callable[[], Awaitable[None]]) -> None:
             await body()
 
     asyncio.run(main())
+
+
+def test_further_processes_of_a_node_show_its_certificate(keys: Keys) -> None:
+    own = keys.of(keys.nodes[1])
+    peer = StreamIdentity("test", 65, 1, 65, {}, f"{NAMES[1]}:1")  # its id is that of no other
+    shown = keys.nodes[1].certificate.read_bytes()
+    for known in (f"{NAMES[1]}:1", ""):
+        MutualTls(lambda: own, lambda node, known=known: known).check_caller(peer, shown)
+    with pytest.raises(StreamRefusedError, match=NAMES[2]):
+        MutualTls(lambda: own, lambda node: f"{NAMES[1]}:1").check_caller(
+            peer, keys.nodes[2].certificate.read_bytes()
+        )
 
 
 def heartbeat(source: int, target: int) -> Message:

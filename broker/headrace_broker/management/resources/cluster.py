@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -28,6 +29,7 @@ from headrace_broker.management.http.route import (
 )
 from headrace_broker.management.resources.members import spares
 from headrace_broker.model.definition import Node
+from headrace_broker.model.shard import is_further, processes_of
 from headrace_broker.model.status import NodeLoad
 
 FORGET_SECONDS: Final = 20.0  # for replicas to leave a node; then the answer says how many are left
@@ -59,12 +61,23 @@ class JoinBody(msgspec.Struct):
     address: str
 
 
+class ClusterShardView(msgspec.Struct):
+    """A process of a node; `leaders` and `connections` are None of one that does not answer."""
+
+    id: int
+    name: str
+    address: str
+    running: bool
+    leaders: int | None
+    connections: int | None
+
+
 class ClusterNodeView(msgspec.Struct):
     """A node of the cluster.
 
     Attributes:
         zone: what fails as a whole with the nodes in it, "" where it did not say.
-        running: the answering node hears it, or is it.
+        running: the answering node hears it, or is it, or one of its processes.
         being_drained: it is to lead nothing and to take no clients.
         drained: it does neither now, but lead queues that have no other replica.
         leaders: queues that it leads, and the catalog if it leads that; None of a node that does
@@ -75,6 +88,7 @@ class ClusterNodeView(msgspec.Struct):
         leaving: of these, those that are on their way to other nodes.
         clock_skew_ms: its wall clock less the median of the cluster's; None while not measured.
         clock_warning: what is wrong with its clock or with the time of its queues, "" for nothing.
+        shards: its processes, the first one first; figures above are of all of them.
     """
 
     id: int
@@ -91,6 +105,7 @@ class ClusterNodeView(msgspec.Struct):
     leaving: int
     clock_skew_ms: int | None
     clock_warning: str
+    shards: list[ClusterShardView]
 
 
 class ForgetView(msgspec.Struct):
@@ -139,7 +154,8 @@ class ClusterEndpoints(Endpoints):
     @listed("/api/cluster/nodes", "Nodes of the cluster.", ClusterNodeView, MONITORING)
     async def _list(self, request: web.Request) -> web.Response:
         loads = await self._node.operations.loads()
-        rows = [self._view(node, loads) for node in self._node.view.nodes()]
+        nodes = [each for each in self._node.view.nodes() if not is_further(each)]
+        rows = [self._view(node, loads) for node in nodes]
         return await listing(request, rows, msgspec.to_builtins)
 
     @got(_NODE, "A node of the cluster.", ClusterNodeView, MONITORING)
@@ -150,25 +166,41 @@ class ClusterEndpoints(Endpoints):
         return json_answer(self._view(node, await self._node.operations.loads()))
 
     def _view(self, node: Node, loads: dict[int, NodeLoad]) -> ClusterNodeView:
-        load = loads.get(node.id)
-        placed = self._node.operations.placed_on(node.id)
-        clock = self._node.operations.clock(node.id)
-        idle = load is None or (load.leaders == load.alone and load.connections == 0)
+        """Return a node with its further processes as one row, or one of these."""
+        found = processes_of(node, self._node.view.nodes())
+        nodes = sorted(found, key=attrgetter("id"))
+        shards = [self._shard(each, loads.get(each.id)) for each in nodes]
+        up, clock = self._node.operations.up(), self._node.operations.clock(node.id)
+        told = [loads[each.id] for each in nodes if each.id in loads]
+        is_known = bool(told) and all(n.id in loads or n.id not in up for n in nodes)
+        idle = all(load.leaders == load.alone and load.connections == 0 for load in told)
+        placed = [(n.id, q) for n in nodes for q in self._node.operations.placed_on(n.id)]
         return ClusterNodeView(
             node.id,
             node.name,
             node.address,
             node.zone,
-            node.id in self._node.operations.up(),
-            node.maintenance,
-            node.maintenance and idle,
-            load.leaders if load is not None else None,
-            load.alone if load is not None else None,
-            load.connections if load is not None else None,
+            any(each.id in up for each in nodes),
+            all(each.maintenance for each in nodes),
+            all(each.maintenance for each in nodes) and idle,
+            sum(load.leaders for load in told) if is_known else None,
+            sum(load.alone for load in told) if is_known else None,
+            sum(load.connections for load in told) if is_known else None,
             len(placed),
-            sum(node.id in queue.leaving for queue in placed),
+            sum(number in queue.leaving for number, queue in placed),
             clock.skew_ms if clock is not None else None,
             clock.warning if clock is not None else "",
+            shards,
+        )
+
+    def _shard(self, node: Node, load: NodeLoad | None) -> ClusterShardView:
+        return ClusterShardView(
+            node.id,
+            node.name,
+            node.address,
+            node.id in self._node.operations.up(),
+            load.leaders if load is not None else None,
+            load.connections if load is not None else None,
         )
 
     @got("/api/cluster/version", "The cluster version.", ClusterVersionView, MONITORING)
@@ -241,7 +273,7 @@ class ClusterEndpoints(Endpoints):
 
     @deleted(
         _NODE,
-        "Remove a node from the cluster; 202 while it still has replicas.",
+        "Remove a node with all its processes; 202 while one of them still has replicas.",
         ADMINISTRATOR,
         query=(_REPLICAS,),
         answer=ForgetView,
@@ -252,13 +284,14 @@ class ClusterEndpoints(Endpoints):
         what = request.query.get("replicas", KEEP)
         if what not in (KEEP, MOVE, SHRINK):
             raise bad_request(f"replicas: '{what}' is not {KEEP}, {MOVE} or {SHRINK}")
-        problems: list[str] = []
-        if what != KEEP:
-            problems = await self._empty(node, what == MOVE)
-            left = len(self._replicas(node))
-            if left:
-                return json_answer(ForgetView(False, left, problems), 202)
-        await self._node.operations.forget(node)
+        for each in processes_of(node, self._node.view.nodes()):
+            problems: list[str] = []
+            if what != KEEP:
+                problems = await self._empty(each, what == MOVE)
+                left = len(self._replicas(each))
+                if left:
+                    return json_answer(ForgetView(False, left, problems), 202)
+            await self._node.operations.forget(each)
         return json_answer(ForgetView(True, 0, []))
 
     def _replicas(self, node: Node) -> list[str]:

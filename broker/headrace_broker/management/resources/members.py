@@ -11,7 +11,7 @@ from aiohttp import web
 
 from headrace_broker.catalog.movement import Step, add_step, grow, remove_step, shrink
 from headrace_broker.catalog.pattern import matches, pattern_problem
-from headrace_broker.catalog.placement import places_of
+from headrace_broker.catalog.placement import Place, places_of
 from headrace_broker.management.http.answer import ApiError, bad_request, done, json_answer
 from headrace_broker.management.http.body import decode
 from headrace_broker.management.http.endpoints import Endpoints
@@ -201,15 +201,15 @@ class MemberEndpoints(Endpoints):
     async def _add_to(self, queue: Queue, node: Node) -> web.Response:
         if node.id in queue.members:
             return done()
-        return await self._take(add_step(queue, node.id))
+        return await self._take(add_step(queue, node.id, self._places()))
 
     async def _remove_from(self, queue: Queue, node: Node, move: bool) -> web.Response:
         if node.id not in queue.members:
             return done()
         up = self._node.operations.up()
         if move:
-            places = places_of(self._node.view.nodes())
-            return await self._take(shrink([queue], node.id, up, self._spares(node), places)[0])
+            spare = self._spares(node)
+            return await self._take(shrink([queue], node.id, up, spare, self._places())[0])
         return await self._take(remove_step(queue, node.id, up))
 
     @posted(_QUEUE + "/replicas/add", "Add a replica.", NodeBody, ADMINISTRATOR)
@@ -247,7 +247,7 @@ class MemberEndpoints(Endpoints):
         body = await decode(request, GrowBody)
         wanted = choice(body.vhost_pattern, body.queue_pattern)
         queues = [queue for queue in self._node.view.queues() if wanted(queue)]
-        return await self._take_all(grow(queues, node.id, body.strategy))
+        return await self._take_all(grow(queues, node.id, body.strategy, self._places()))
 
     @deleted(
         QUORUM + "/replicas/on/{node}" + "/shrink",
@@ -264,8 +264,7 @@ class MemberEndpoints(Endpoints):
         queues = [queue for queue in self._node.view.queues() if wanted(queue)]
         spares = self._spares(node) if flag(request, "move") else {}
         up = self._node.operations.up()
-        places = places_of(self._node.view.nodes())
-        return await self._take_all(shrink(queues, node.id, up, spares, places))
+        return await self._take_all(shrink(queues, node.id, up, spares, self._places()))
 
     async def _take_all(self, steps: Sequence[Step]) -> web.Response:
         found = [
@@ -282,6 +281,9 @@ class MemberEndpoints(Endpoints):
 
     def _spares(self, node: Node) -> dict[int, int]:
         return spares(self._node, node)
+
+    def _places(self) -> dict[int, Place]:
+        return places_of(self._node.view.nodes())
 
     # Leaders
 

@@ -14,6 +14,7 @@ from headrace_broker.management.http.listing import COLUMNS, chosen, columns, li
 from headrace_broker.management.http.route import MONITORING, got, listed
 from headrace_broker.management.view.figures import NO_AGES
 from headrace_broker.management.view.node_rendering import render_node
+from headrace_broker.management.view.shard_rows import merge_nodes
 from headrace_broker.management.view.view import AttemptsView, NodeMemoryView, NodeView
 from headrace_broker.model.stats import NodeStats
 from headrace_broker.model.status import NodeStatus
@@ -25,12 +26,13 @@ class NodeEndpoints(Endpoints):
     """Answers requests about nodes, as they tell of themselves."""
 
     async def _rendered(self) -> tuple[list[Body], dict[str, str]]:
-        rows, missing = await self._node.stats.ask(NO_AGES.question(node=True))
-        stats = {row.id: row for row in rows if isinstance(row, NodeStats)}
+        found, missing = await self._node.stats.ask(NO_AGES.question(node=True))
+        stats = {row.id: row for row in found if isinstance(row, NodeStats)}
         now_ms = time.time_ns() // 1_000_000
         nodes = sorted(self._source.overview().nodes, key=_number)
         headers = partial(missing)
-        return [render_node(node, stats.get(node.id), now_ms) for node in nodes], headers
+        rows = [render_node(node, stats.get(node.id), now_ms) for node in nodes]
+        return merge_nodes(rows), headers
 
     @listed("/api/nodes", "All nodes.", NodeView, MONITORING)
     async def _list(self, request: web.Request) -> web.Response:

@@ -360,6 +360,18 @@ class ListenerView(TypedDict):
     socket_opts: dict[str, Any]
 
 
+class ShardView(TypedDict, total=False):
+    """A process of a node."""
+
+    name: str
+    id: int
+    address: str
+    running: bool
+    boot: int
+    os_pid: str
+    loop_lag_ms: int
+
+
 NodeView = _view(
     "NodeView",
     "A node; what it tells of itself lacks while it does not answer.",
@@ -379,6 +391,7 @@ NodeView = _view(
         **dict.fromkeys(("exchange_types", "auth_mechanisms"), list[KindView]),
         "applications": list[ApplicationView],
         "contexts": list[ContextView],
+        "shards": list[ShardView],
         **_figures(NODE_OWN_FIGURES),
     },
 )

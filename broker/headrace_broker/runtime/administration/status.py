@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from headrace_broker.catalog.policy import effective, merged, policy_of
+from headrace_broker.config.shards import process_ids
 from headrace_broker.flow.alarm import STAGE_ALARM
 from headrace_broker.model.definition import QUEUE_QUORUM, Policy, Queue
 from headrace_broker.model.flow_parameter import PARAMETERS
+from headrace_broker.model.shard import SHARD_IDS, shard_name
 from headrace_broker.model.status import (
     DamageStatus,
     LocalTotals,
@@ -60,6 +62,11 @@ class NodeStatusSource:
             return "the disk of the node hangs: it leads nothing, and what it knows grows old"
         if not self._node.raft.leader(CATALOG_GROUP):
             return f"the catalog has no leader: {self._why_leaderless()}"
+        away = process_ids(node.config) - node.nodes_up()
+        if away:
+            first = node.config.node.name
+            names = ", ".join(shard_name(first, each // SHARD_IDS) for each in sorted(away))
+            return f"not all processes of the node are heard; {names} is missing"
         return ""
 
     def _why_leaderless(self) -> str:

@@ -2,8 +2,8 @@
 
 Where a control group limits memory, the kernel kills by what the whole group uses: that is what
 counts, whoever is in it. Several nodes in one limited group have the same figures and the same
-alarm. Without such a limit, a node counts its own resident memory against the machine's; several
-on one machine do not know of each other.
+alarm. Without such a limit, a node counts the resident memory of all its processes against the
+machine's; several nodes on one machine do not know of each other.
 
 What the kernel can take back at any time does not count: cached file pages that are clean, and
 caches of its own. So reading a long log does not look like a lack of memory.
@@ -72,9 +72,12 @@ class _Group:
 class MemoryMeter:
     """Reads what the kernel says, below `root`; OSError or ValueError without /proc."""
 
-    def __init__(self, root: Path = Path("/")) -> None:
+    def __init__(self, root: Path = Path("/"), has_siblings: bool = False) -> None:
         proc = root / "proc"
-        self._statm = str(proc / "self/statm")
+        self._proc = str(proc)
+        # of the process that started those of a node: where its children are named, "" for none
+        parent = os.getppid()
+        self._family = f"{proc}/{parent}/task/{parent}/children" if has_siblings else ""
         self._machine = _machine(str(proc / "meminfo"))
         self._groups = list(_find_groups(root))
         self._count = 0
@@ -87,9 +90,19 @@ class MemoryMeter:
         self._count += 1
         found = [group.read() for group in self._groups if group.limit < self._machine]
         if not found:
-            resident = int(_data(self._statm).split()[1]) * PAGE_BYTES
+            pids = _data(self._family).decode().split() if self._family else ["self"]
+            resident = sum(self._resident(pid) for pid in pids)
             return MemoryReading(resident, self._machine, "the machine")
         return max(found, key=lambda reading: reading.used / max(reading.total, 1))
+
+    def _resident(self, pid: str) -> int:
+        """Return the bytes of a process, 0 for one that ended meanwhile."""
+        try:
+            return int(_data(f"{self._proc}/{pid}/statm").split()[1]) * PAGE_BYTES
+        except (FileNotFoundError, ProcessLookupError):
+            if pid == "self":
+                raise
+            return 0
 
 
 def _find_groups(root: Path) -> Iterator[_Group]:

@@ -209,12 +209,12 @@ class Admission:
 
     def __init__(
         self,
-        admits: bool,
+        admits: Callable[[Node], bool],
         ready: Callable[[], bool],
         admit: Callable[[Node], Awaitable[str]],
         adopt: Callable[[Node], None],
     ) -> None:
-        self._admits = admits  # whether nodes may join that nobody has announced
+        self._admits = admits  # whether a node may join that nobody has announced
         self._ready = ready  # whether this node belongs to the cluster and knows its catalog
         # has the catalog take a node in, and returns why it did not, "" if it did
         self._admit = admit
@@ -241,7 +241,7 @@ class Admission:
                 "catalog. To have it join as a new member, move its data directory away and "
                 "start it"
             )
-        if not self._admits:
+        if not self._admits(node):
             return (
                 f"{who} is not known here, and cluster.admit_nodes is off: have it announced first "
                 "(`headrace node join`)"

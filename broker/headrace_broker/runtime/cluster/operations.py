@@ -29,6 +29,7 @@ from headrace_broker.model.reply_code import (
     AmqpError,
     UpgradePendingError,
 )
+from headrace_broker.model.shard import processes_of
 from headrace_broker.model.status import ClockStatus, LedQueue, MemberStatus, NodeLoad
 from headrace_broker.runtime.cluster.catalog_service import CatalogUnavailableError
 from headrace_broker.runtime.cluster.node_directory import address_problem, takeover_problem
@@ -176,16 +177,20 @@ class Operations:
         return found
 
     async def set_maintenance(self, node: Node, on: bool) -> Node:
-        """Drain a node, or revive it; it does so by itself.
+        """Drain a node with its further processes, or revive it; they do so by themselves.
 
         Raises:
             AmqpError: PRECONDITION_FAILED, no other node serves clients; INTERNAL_ERROR, no quorum.
         """
-        serving = self.up().difference(self._around.avoided(), (node.id,))
+        processes = processes_of(node, self._around.view.nodes())
+        own = [each.id for each in processes]
+        serving = self.up().difference(self._around.avoided(), own)
         if on and not serving:
             text = f"node '{node.name}' cannot be drained: no other node would serve clients"
             raise AmqpError(PRECONDITION_FAILED, text)
-        found: Node = _done(await self._submit(SetMaintenance(node.id, on)))
+        found = node
+        for each in processes:
+            found = _done(await self._submit(SetMaintenance(each.id, on)))
         return found
 
     async def raise_version(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 import msgspec
@@ -73,9 +74,16 @@ class Topology:
     """Exchanges, queues and bindings of the cluster, as one node's gateways change them."""
 
     def __init__(
-        self, node: int, catalog: CatalogService, hosting: Hosting, counts: CountsClient
+        self,
+        node: int,
+        catalog: CatalogService,
+        hosting: Hosting,
+        counts: CountsClient,
+        # returns the ids of this node's processes that run; None where it has one
+        processes: Callable[[], Collection[int]] | None = None,
     ) -> None:
         self.declared = 0  # queues, also those that were there
+        self._processes = processes or (lambda: (node,))
         self._node = node
         self._catalog = catalog
         self._hosting = hosting
@@ -149,8 +157,7 @@ class Topology:
             replicas=replicas,
             member_ids=self._hosting.renewed_members(),
         )
-        if self._starts_here(command):
-            command = msgspec.structs.replace(command, preferred_node=self._node)
+        command = msgspec.structs.replace(command, preferred_node=self._first_leader(command))
         queue = await self._change(command)
         assert isinstance(queue, Queue), "a declared queue is what the catalog answers"
         unknown = unknown_queue_arguments(queue.arguments)
@@ -169,11 +176,12 @@ class Topology:
         known = view.vhost(vhost)
         return known.default_queue_type if known is not None else ""
 
-    def _starts_here(self, command: DeclareQueue) -> bool:
-        """Return whether a new queue's first leader shall be on this node.
+    def _first_leader(self, command: DeclareQueue) -> int:
+        """Return the id of the process whose replica is to lead a new queue first, 0 for any.
 
         What lives in memory does so where it was declared. For other queues an argument or a policy
-        can ask for the node with the fewest replicas (queue-leader-locator).
+        can ask for this process, or the node with the fewest replicas (queue-leader-locator).
+        Without one it is the process of this node that leads the fewest.
         """
         wanted = Queue(
             command.vhost,
@@ -187,10 +195,14 @@ class Topology:
             arguments=command.arguments,
         )
         if not wanted.logged:
-            return True
-        settings = queue_arguments(self._catalog.catalog, wanted)
+            return self._node
+        view = self._catalog.catalog
+        settings = queue_arguments(view, wanted)
         locator = settings.get("queue-leader-locator", settings.get("queue-master-locator"))
-        return locator in (None, "client-local")
+        if locator is None:
+            running = sorted(self._processes(), key=lambda each: (each != self._node, each))
+            return min(running, key=view.first_lead_count)
+        return self._node if locator == "client-local" else 0
 
     async def delete_queue(self, queue: Queue, if_unused: bool, if_empty: bool) -> int:
         """Delete a queue; return its ready messages.

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Final
 from headrace_broker.catalog.access_backup import backup_refusal
 from headrace_broker.catalog.event import Event, QueueAdded, QueueChanged, QueueRemoved
 from headrace_broker.config.configuration import Config
+from headrace_broker.config.shards import process_ids
 from headrace_broker.flow.account import Ledger
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.definition import Node, Queue
 from headrace_broker.model.reply_code import AmqpError
+from headrace_broker.model.shard import SHARD_IDS, belongs_to
 from headrace_broker.runtime.alarm.alarms import AlarmBoard
 from headrace_broker.runtime.backup.client import BackupClient
 from headrace_broker.runtime.backup.points import BackupPoints
@@ -134,7 +136,7 @@ class BrokerNode:
         self.leases = LeaseClient(leaders, commands)  # asks queues for groups that lease messages
         hosting.on_group_answer = commands.answered
         self.backups = self._make_backups()  # asks nodes for points of queues
-        self.topology = Topology(node, self.catalog, self.hosting, self.counts)
+        self.topology = Topology(node, self.catalog, hosting, self.counts, self._processes_up)
         self.reaper = Reaper(self.topology, hosting.hosts)
         self.debts = RemoteDebts(  # what is owed across nodes
             (node, config.node.name), self.ledger, lambda: self.raft.boot, send
@@ -184,7 +186,7 @@ class BrokerNode:
         )
         self.moves = MemberMoves(view, self.raft, self.catalog.submit)
         self.admission = Admission(
-            config.cluster.admit_nodes, lambda: self.caught_up, self._admit, self.directory.adopt
+            self._may_join, lambda: self.caught_up, self._admit, self.directory.adopt
         )
         self.raft.on_stranger = lambda stranger: self.admission.ask(
             Node(stranger.node, stranger.name, stranger.address, disk=stranger.disk),
@@ -274,6 +276,9 @@ class BrokerNode:
         up = [peer for peer, boot in self.peers_up.items() if boot and peer in self.names]
         return frozenset([*up, self.config.node.id])
 
+    def _processes_up(self) -> frozenset[int]:
+        return self.nodes_up() & process_ids(self.config)
+
     def _nodes_unheard(self) -> tuple[int, ...]:
         up = self.nodes_up()
         return tuple([peer for peer in self.peers_up if peer in self.names and peer not in up])
@@ -295,6 +300,10 @@ class BrokerNode:
             return
         self.peers_up.pop(node, None)
         self.hosting.peer_removed(node)
+
+    def _may_join(self, node: Node) -> bool:
+        first = self.catalog.catalog.node(node.id % SHARD_IDS)
+        return self.config.cluster.admit_nodes or belongs_to(node, first)
 
     async def _admit(self, node: Node) -> str:
         try:

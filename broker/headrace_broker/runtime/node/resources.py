@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from headrace_broker.config.configuration import Config
+from headrace_broker.config.shards import has_siblings
 from headrace_broker.model.flow_parameter import DISK_FREE, MEMORY_HIGH, MEMORY_PAGING, in_bytes
 from headrace_broker.runtime.alarm.alarms import AlarmBoard
 from headrace_broker.runtime.alarm.disk_watch import DiskWatch
@@ -47,7 +48,7 @@ class Resources:
         trim: Callable[[], None] | None = None,  # gives memory back; None for libc's
     ) -> None:
         # of the process, or of its control group
-        self.memory = MemoryWatch(_meter(root), self._memory_looked)
+        self.memory = MemoryWatch(_meter(root, has_siblings(config)), self._memory_looked)
         # of the data directory
         self.disk = DiskWatch(config.node.data_dir, lambda: logs.disk_full, self._disk_looked)
         self._logs = logs
@@ -110,9 +111,9 @@ class Resources:
             self._alarms.announce()
 
 
-def _meter(root: Path) -> MemoryMeter | None:
+def _meter(root: Path, siblings: bool) -> MemoryMeter | None:
     try:
-        return MemoryMeter(root)
+        return MemoryMeter(root, siblings)
     except (OSError, ValueError) as error:
         log.warning("memory use cannot be read, memory alarms are off: %s", error)
         return None

@@ -52,14 +52,20 @@ class TlsServer:
             del self._tasks[oldest]
             oldest.cancel()
 
-    async def start(self, host: str, port: int) -> int:
-        """Begin to accept; returns the bound port. Raises OSError: nothing is left open."""
+    async def start(self, host: str, port: int, is_shared: bool = False) -> int:
+        """Begin to accept, with other processes if shared; returns the bound port.
+
+        Raises OSError: nothing is left open.
+        """
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         try:
             for family, _, _, _, address in dict.fromkeys(found):
                 listening = socket.create_server(
-                    (str(address[0]), int(address[1])), family=family, backlog=LISTEN_BACKLOG
+                    (str(address[0]), int(address[1])),
+                    family=family,
+                    backlog=LISTEN_BACKLOG,
+                    reuse_port=is_shared,
                 )
                 listening.setblocking(False)
                 bound_receive_buffer(listening)

@@ -80,7 +80,12 @@ class World:
         node: Any = SimpleNamespace(
             raft=self.raft,
             catalog=SimpleNamespace(catalog=self.catalog),
-            config=SimpleNamespace(node=SimpleNamespace(id=1, name="n1"), cluster=cluster),
+            config=SimpleNamespace(
+                node=SimpleNamespace(id=1, name="n1", shards=1), cluster=cluster
+            ),
+            nodes_up=lambda: frozenset(
+                [1, *(peer for peer, boot in self.peers_up.items() if boot)]
+            ),
             hosting=SimpleNamespace(hosts=self.hosts, traffic=Traffic()),
             broker=SimpleNamespace(connections={}),
             peers_up=self.peers_up,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,17 @@ class System:
 @pytest.fixture
 def system(tmp_path: Path) -> System:
     return System(tmp_path)
+
+
+def test_all_processes_of_a_node_count_together(system: System) -> None:
+    parent = os.getppid()
+    system.write(f"proc/{parent}/task/{parent}/children", "7 8 9 ")
+    for pid, used in ((7, 70), (8, 50)):  # 9 has ended since
+        system.write(f"proc/{pid}/statm", f"999999 {used * MIB // PAGE_BYTES} 5 1 0 2 0\n")
+    meter = MemoryMeter(system.root, has_siblings=True)
+    assert meter.read().used // MIB == 120
+    system.group("", 200, 90)
+    assert MemoryMeter(system.root, has_siblings=True).read().used // MIB == 90
 
 
 def test_without_a_limit_resident_memory_counts_against_the_machine(system: System) -> None:

@@ -35,11 +35,13 @@ class AmqpListener:
         connections_max: int = CONNECTIONS_MAX,
         # make connection ids; listeners of one node share them
         numbers: Iterator[int] | None = None,
+        is_shared: bool = False,  # the node's other processes accept there too: SO_REUSEPORT
     ) -> None:
         self.port = port  # 0 for any free one; the bound one, once started
         self._broker = broker  # the node that serves them
         self._host = host  # address to bind
         self._tls = TlsServer(tls, self._admit, self._failed) if tls is not None else None
+        self._is_shared = is_shared
         self._describe = tls.describe if tls is not None else None
         # further clients are refused by closing their socket
         self._connections_max = connections_max
@@ -67,10 +69,15 @@ class AmqpListener:
         self._pace = Pace(loop.call_soon)
         try:
             if self._tls is not None:
-                self.port = await self._tls.start(self._host, self.port)
+                self.port = await self._tls.start(self._host, self.port, self._is_shared)
                 return
             self._server = await loop.create_server(
-                self._accept, self._host, self.port, backlog=LISTEN_BACKLOG, start_serving=False
+                self._accept,
+                self._host,
+                self.port,
+                backlog=LISTEN_BACKLOG,
+                reuse_port=self._is_shared,
+                start_serving=False,
             )
             for listening in self._server.sockets:
                 bound_receive_buffer(listening)

@@ -55,13 +55,15 @@ class GrpcServer:
         admission: Admission,
         connections_max: int = GRPC_CONNECTIONS_MAX,  # of each listener
         calls: CallGate | None = None,
+        is_shared: bool = False,  # other processes of the node accept at the addresses too
     ) -> None:
         self._admission = admission  # lets calls in
         self._turns = calls or CallGate()  # has calls take turns on the loop
         self._room = RequestRoom(message_bytes_max + GRPC_OVERHEAD_BYTES)
         self._services = tuple(services)
         self._health = HealthService(not_ready_reason, [service.name for service in services])
-        self._options = server_options(message_bytes_max + GRPC_OVERHEAD_BYTES, connections_max)
+        bytes_max = message_bytes_max + GRPC_OVERHEAD_BYTES
+        self._options = server_options(bytes_max, connections_max, is_shared)
         self._server: grpc.aio.Server | None = None
         self._listeners: tuple[tuple[str, ServerTls | None], ...] = ()
 
@@ -127,7 +129,7 @@ def _add_port(server: grpc.aio.Server, address: str, tls: ServerTls | None) -> i
 
 
 def server_options(
-    receive_bytes_max: int, connections_max: int = GRPC_CONNECTIONS_MAX
+    receive_bytes_max: int, connections_max: int = GRPC_CONNECTIONS_MAX, is_shared: bool = False
 ) -> list[tuple[str, int]]:
     """Return the options of a server that takes messages up to a size, and so many connections."""
     return [
@@ -147,6 +149,6 @@ def server_options(
         ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", KEEPALIVE_MS // 6),
-        # Two processes on one port would each get half of the connections.
-        ("grpc.so_reuseport", 0),
+        # Two processes on one port each get half of the connections: right for those of one node.
+        ("grpc.so_reuseport", int(is_shared)),
     ]

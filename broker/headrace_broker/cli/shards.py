@@ -1,0 +1,93 @@
+"""The processes of a node that has several: started, watched, restarted and stopped together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from headrace_broker.logs.log_event import SHARD_ENDED, log_event
+from headrace_broker.model.shard import shard_name
+
+RESTART_S_MIN: Final = 1.0  # before a process that ended is started again; twice as long each time
+RESTART_S_MAX: Final = (
+    30.0  # the longest pause; a process that ran for longer begins with the least
+)
+_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG, prctl(2)
+
+logger = logging.getLogger("headrace.node")
+
+
+def end_with(supervisor: int) -> None:
+    """Ask the kernel to kill this process when its supervisor (a pid) ends, however it does."""
+    ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != supervisor:  # it ended before
+        sys.exit(1)
+
+
+class ShardSupervisor:
+    """Keeps the processes of a node running.
+
+    Args:
+        node: name of the node.
+        command: starts a process; `--supervisor PID --shard NUMBER` is added.
+        count: number of processes.
+    """
+
+    def __init__(self, node: str, command: Sequence[str], count: int) -> None:
+        self._node = node
+        self._command = (*command, "--supervisor", str(os.getpid()), "--shard")
+        self._count = count
+        self._stop = asyncio.Event()
+        self._running: dict[int, asyncio.subprocess.Process] = {}
+
+    async def run(self) -> None:
+        """Keep all of them running until SIGTERM or SIGINT, and return when the last has ended.
+
+        SIGHUP is passed on. A process that ends by itself is started again, alone.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._end)
+        loop.add_signal_handler(signal.SIGHUP, self._send, signal.SIGHUP)
+        async with asyncio.TaskGroup() as group:
+            for shard in range(self._count):
+                group.create_task(self._keep(shard), name=f"shard {shard}")
+
+    def _end(self) -> None:
+        self._stop.set()
+        self._send(signal.SIGTERM)
+
+    def _send(self, number: signal.Signals) -> None:
+        for process in self._running.values():
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(number)
+
+    async def _keep(self, shard: int) -> None:
+        loop = asyncio.get_running_loop()
+        pause = RESTART_S_MIN
+        while not self._stop.is_set():
+            began = loop.time()
+            process = await asyncio.create_subprocess_exec(
+                *self._command, str(shard), stdin=asyncio.subprocess.DEVNULL
+            )
+            self._running[shard] = process
+            if self._stop.is_set():
+                process.send_signal(signal.SIGTERM)
+            status = await process.wait()
+            del self._running[shard]
+            if self._stop.is_set():
+                return
+            if loop.time() - began > RESTART_S_MAX:
+                pause = RESTART_S_MIN
+            name = shard_name(self._node, shard)
+            log_event(logger, SHARD_ENDED, node=name, status=status, pause_s=pause)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), pause)
+            pause = min(2 * pause, RESTART_S_MAX)

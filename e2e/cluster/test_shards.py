@@ -1,0 +1,178 @@
+"""Nodes of several processes that are one node to clients."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from e2e.harness.cluster import Cluster, wait_for
+from e2e.harness.command import run_command
+
+from headrace_broker.cli.local_cluster import ClusterError
+
+SHARDS: Final = 2
+QUEUES: Final = tuple(f"q{number}" for number in range(12))
+MESSAGES: Final = 5  # in each queue
+HEADRACE: Final = (sys.executable, "-m", "headrace_broker.cli")
+
+
+@pytest.fixture
+def sharded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """Three nodes of two processes each, all of which serve."""
+    monkeypatch.setenv("HEADRACE_NODE_SHARDS", str(SHARDS))
+    with Cluster(tmp_path / "data") as started:
+        for node in started.local.nodes:
+            line = f"node {node.name}:1 serves AMQP"
+            wait_for(line, lambda line=line, file=node.log_file: line in file.read_text())
+        yield started
+        started.close_connections()
+
+
+def rows(cluster: Cluster, path: str, name: str = "n1") -> list[dict[str, Any]]:
+    """Return what a node answers to a request for a list."""
+    answer = cluster.node(name).api.request("GET", path)
+    assert answer.status == 200, answer
+    return list(answer.body)
+
+
+def states(cluster: Cluster, name: str = "n1") -> list[list[bool]]:
+    """Return by node which of its processes run, as a node sees it and they answer."""
+    found = rows(cluster, "/api/cluster/nodes", name)
+    return [[each["leaders"] is not None for each in row["shards"]] for row in found]
+
+
+def pids(cluster: Cluster, name: str) -> dict[int, int]:
+    """Return the processes of a node by the number of the shard."""
+    parent = cluster.pid(name)
+    found = {}
+    for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        found[int(words[words.index(b"--shard") + 1])] = int(pid)
+    return found
+
+
+def publish(cluster: Cluster, name: str, text: str) -> None:
+    """Publish a message to each queue, all confirmed."""
+    with cluster.connect(name) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        for queue in QUEUES:
+            channel.basic_publish("", queue, text.encode(), mandatory=True)
+
+
+def declare(cluster: Cluster) -> None:
+    """Declare the queues."""
+    with cluster.connect() as connection:
+        channel = connection.channel()
+        for queue in QUEUES:
+            channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "quorum"})
+
+
+def bodies(cluster: Cluster, name: str) -> dict[str, list[bytes]]:
+    """Take and return all that the queues hold."""
+    found: dict[str, list[bytes]] = {queue: [] for queue in QUEUES}
+    with cluster.connect(name) as connection:
+        channel = connection.channel()
+        for queue in QUEUES:
+            while (got := channel.basic_get(queue, auto_ack=True))[0] is not None:
+                found[queue].append(got[2])
+    return found
+
+
+def test_replicas_are_on_different_nodes_and_leaders_in_all_processes(sharded: Cluster) -> None:
+    declare(sharded)
+    found = rows(sharded, "/api/queues")
+    for row in found:
+        assert sorted(member.partition(":")[0] for member in row["members"]) == ["n1", "n2", "n3"]
+    assert {row["members"][0] for row in found} == {"n1", "n1:1"}  # the client's own node
+    catalog = [member for row in rows(sharded, "/api/nodes") for member in row["catalog"]]
+    roles = {member["node"]: member["role"] for member in catalog}
+    assert {name for name in roles if roles[name] == "voter"} == {"n1", "n2", "n3"}
+    assert {name for name in roles if roles[name] == "learner"} == {"n1:1", "n2:1", "n3:1"}
+
+
+def test_one_address_leads_to_all_processes_of_a_node(sharded: Cluster) -> None:
+    connections = [sharded.connect("n2") for _ in range(24)]
+
+    def spread() -> list[int]:
+        [row] = [row for row in rows(sharded, "/api/cluster/nodes") if row["name"] == "n2"]
+        return [each["connections"] for each in row["shards"]]
+
+    wait_for("connections", lambda: sum(spread()) == len(connections))
+    assert min(spread()) > 0
+    [row] = [row for row in rows(sharded, "/api/nodes") if row["name"] == "n2"]
+    assert [each["name"] for each in row["shards"]] == ["n2", "n2:1"]
+
+
+def test_a_process_that_is_killed_is_started_again_alone(sharded: Cluster) -> None:
+    declare(sharded)
+    publish(sharded, "n3", "before")
+    before = pids(sharded, "n2")
+    os.kill(before[1], signal.SIGKILL)
+    publish(sharded, "n3", "meanwhile")  # the queues that it led are led elsewhere
+    wait_for("the process", lambda: states(sharded) == [[True, True]] * 3)
+    wait_for("a new process", lambda: len(pids(sharded, "n2")) == SHARDS)
+    after = pids(sharded, "n2")
+    assert after[0] == before[0]
+    assert after[1] != before[1]
+    publish(sharded, "n2", "after")
+    assert bodies(sharded, "n1") == {queue: [b"before", b"meanwhile", b"after"] for queue in QUEUES}
+    assert "shard_ended" in sharded.node("n2").log_file.read_text()
+
+
+def test_a_node_that_is_killed_is_gone_with_all_its_processes(sharded: Cluster) -> None:
+    declare(sharded)
+    publish(sharded, "n1", "before")
+    before = pids(sharded, "n2")
+    sharded.kill("n2")
+    wait_for(
+        "their end", lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in before.values())
+    )
+    publish(sharded, "n1", "meanwhile")
+    sharded.start()
+    wait_for("all processes", lambda: states(sharded) == [[True, True]] * 3)
+    assert bodies(sharded, "n2") == {queue: [b"before", b"meanwhile"] for queue in QUEUES}
+
+
+def test_a_node_is_drained_and_revived_with_all_its_processes(sharded: Cluster) -> None:
+    declare(sharded)
+    run_command(sharded, (*HEADRACE, "node", "drain", "n3"), "n1", 0)
+    [row] = [row for row in rows(sharded, "/api/cluster/nodes") if row["name"] == "n3"]
+    assert row["drained"]
+    assert [each["leaders"] for each in row["shards"]] == [0, 0]
+    run_command(sharded, (*HEADRACE, "node", "revive", "n3"), "n1", 0)
+    publish(sharded, "n3", "after")
+
+
+def test_a_process_leaves_before_a_node_has_fewer(
+    sharded: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declare(sharded)
+    publish(sharded, "n1", "before")
+    node = sharded.node("n3")
+    monkeypatch.setenv("HEADRACE_NODE_SHARDS", "1")
+    refused = subprocess.run(
+        [*HEADRACE, "serve", "--config", str(node.config_file)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert refused.returncode == 1
+    assert "headrace node forget n3:1 --replicas move" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    run_command(sharded, (*HEADRACE, "node", "drain", "n3:1"), "n1", 0)
+    run_command(sharded, (*HEADRACE, "node", "forget", "n3:1", "--replicas", "move"), "n1", 0)
+    sharded.kill("n3")
+    sharded.local.start()
+    with pytest.raises(ClusterError, match="forget n3:1"):
+        sharded.local.wait_ready(10)
+    (node.directory / "store" / "shard-1").rename(node.directory / "gone")
+    sharded.start()
+    assert [len(each) for each in states(sharded)] == [2, 2, 1]
+    assert bodies(sharded, "n3") == {queue: [b"before"] for queue in QUEUES}

@@ -1,0 +1,94 @@
+"""The processes of a node, here small programs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headrace_broker.cli import shards
+from headrace_broker.cli.shards import ShardSupervisor
+
+# Writes a line at its start, and one for each signal; ends at SIGTERM.
+PROGRAM = """
+import os, pathlib, signal, sys
+file = pathlib.Path(sys.argv[1], sys.argv[-1])
+def note(text):
+    with file.open("a") as lines:
+        lines.write(f"{text}\\n")
+def on_signal(number, frame):
+    note(signal.Signals(number).name)
+    if number == signal.SIGTERM:
+        sys.exit(0)
+for each in (signal.SIGTERM, signal.SIGHUP):
+    signal.signal(each, on_signal)
+note(os.getpid())
+while True:
+    signal.pause()
+"""
+
+
+class World:
+    """A supervisor of two programs that write into a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        command = [sys.executable, "-c", PROGRAM, str(directory)]
+        self.supervisor = ShardSupervisor("n1", command, 2)
+
+    def lines(self, shard: int) -> list[str]:
+        file = self.directory / str(shard)
+        return file.read_text().splitlines() if file.exists() else []
+
+    async def until(self, check: Callable[[], bool]) -> None:
+        async with asyncio.timeout(60):
+            while not check():  # noqa: ASYNC110  (a file)
+                await asyncio.sleep(0.01)
+
+
+def test_processes_end_together_and_hear_of_certificates(tmp_path: Path) -> None:
+    async def body() -> None:
+        world = World(tmp_path)
+        running = asyncio.create_task(world.supervisor.run())
+        await world.until(lambda: all(world.lines(shard) for shard in range(2)))
+        os.kill(os.getpid(), signal.SIGHUP)
+        await world.until(lambda: all("SIGHUP" in world.lines(shard) for shard in range(2)))
+        os.kill(os.getpid(), signal.SIGTERM)
+        await running
+        for shard in range(2):
+            assert world.lines(shard)[1:] == ["SIGHUP", "SIGTERM"]
+
+    asyncio.run(body())
+
+
+def test_a_process_that_ends_is_started_again_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(shards, "RESTART_S_MIN", 0.01)
+
+    async def body() -> None:
+        world = World(tmp_path)
+        running = asyncio.create_task(world.supervisor.run())
+        await world.until(lambda: all(world.lines(shard) for shard in range(2)))
+        for count in range(1, 4):
+            os.kill(int(world.lines(1)[-1]), signal.SIGKILL)
+            await world.until(lambda count=count: len(world.lines(1)) > count)
+        assert len(world.lines(0)) == 1
+        os.kill(os.getpid(), signal.SIGINT)
+        await running
+
+    asyncio.run(body())
+    pauses = [each.fields["pause_s"] for each in caplog.records if each.event == "shard_ended"]
+    assert pauses == [0.01, 0.02, 0.04]
+    assert {each.fields["status"] for each in caplog.records} == {-signal.SIGKILL}
+
+
+def test_a_program_that_cannot_be_started_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ExceptionGroup) as caught:
+        asyncio.run(ShardSupervisor("n1", [str(tmp_path / "none")], 1).run())
+    assert caught.group_contains(FileNotFoundError)
