@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
@@ -16,6 +17,7 @@ from headrace_broker.management.view.figures import NO_AGES
 from headrace_broker.management.view.node_rendering import render_node
 from headrace_broker.management.view.shard_rows import merge_nodes
 from headrace_broker.management.view.view import AttemptsView, NodeMemoryView, NodeView
+from headrace_broker.model.shard import node_name
 from headrace_broker.model.stats import NodeStats
 from headrace_broker.model.status import NodeStatus
 
@@ -59,13 +61,17 @@ class NodeEndpoints(Endpoints):
     )
     async def _attempts(self, request: web.Request) -> web.Response:
         name = request.match_info["node"]
-        if name not in {node.name for node in self._source.overview().nodes}:
+        if name not in {node_name(node.name) for node in self._source.overview().nodes}:
             raise not_found(f"node '{name}'")
         rows, _ = await self._node.stats.ask(NO_AGES.question(node=True))
-        found = [row for row in rows if isinstance(row, NodeStats) and row.name == name]
+        found = [row for row in rows if isinstance(row, NodeStats) and node_name(row.name) == name]
         if not found:
             raise unavailable(f"node '{name}' does not answer")
-        shown = [_attempts(*each) for each in found[0].logins.items()]
+        counts: dict[str, tuple[int, int]] = {}
+        for protocol, (succeeded, failed) in chain.from_iterable(r.logins.items() for r in found):
+            before = counts.get(protocol, (0, 0))
+            counts[protocol] = before[0] + succeeded, before[1] + failed
+        shown = [_attempts(*each) for each in counts.items()]
         return await listing(request, shown, dict, name=itemgetter("protocol"))
 
     @got("/api/nodes/{node}/memory", "Memory of a node.", NodeMemoryView, MONITORING)

@@ -18,6 +18,7 @@ from headrace_broker.logs.log_event import (
     log_event,
 )
 from headrace_broker.model.limits import ALARM_LEASE_MS, ALARM_RENEW_MS
+from headrace_broker.model.shard import SHARD_IDS, node_name
 from headrace_broker.runtime.cluster.cluster_clock import ClusterClock, WireReading
 from headrace_broker.runtime.contract.payload import Payload, encode
 
@@ -92,7 +93,7 @@ class AlarmBoard:
 
     def listing(self) -> list[AlarmStatus]:
         """Return the alarms that are on, the oldest first."""
-        alarms = {(alarm.report.node, alarm.limit): alarm for alarm in self._cluster.alarms()}
+        alarms = self._alarms()
         return [
             AlarmStatus(self._name(node), alarm.resource, alarm.describe(self._name(node)), since)
             for (node, limit), since in self._since_us.items()
@@ -157,7 +158,7 @@ class AlarmBoard:
 
     def _look(self) -> None:
         """Compare with the previous state, and notify listeners."""
-        alarms = {(alarm.report.node, alarm.limit): alarm for alarm in self._cluster.alarms()}
+        alarms = self._alarms()
         before = list(self._since_us)
         for key in before:
             if key not in alarms:
@@ -190,6 +191,15 @@ class AlarmBoard:
         more = len(self._since_us) - 1
         reason = alarms[node, limit].describe(name) + (f" (and {more} more)" if more else "")
         return Blocked(reason, limit, 0, since_us, name)
+
+    def _alarms(self) -> dict[tuple[int, int], Alarm]:
+        """Return the alarms by node and limit; processes of a node have theirs together."""
+        found = self._cluster.alarms()
+        return {(self._first(each.report.node), each.limit): each for each in found}
+
+    def _first(self, node: int) -> int:
+        further = self._name(node) != node_name(self._name(node))
+        return node % SHARD_IDS if further else node
 
     def _name(self, node: int) -> str:
         return self._names.get(node, str(node))

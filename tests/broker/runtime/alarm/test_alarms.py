@@ -119,6 +119,21 @@ def test_publishers_go_on_when_the_last_of_several_is_over(world: World) -> None
     assert world.boards[1].blocked.now.limit == NO_LIMIT
 
 
+def test_processes_of_a_node_have_one_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(NAMES, 65, "n1:1")
+
+    world = World()
+    world.memory(65, on=True)
+    world.memory(1, on=True)
+    for board in world.boards.values():
+        assert [(each.node, each.resource) for each in board.listing()] == [("n1", "memory")]
+        assert "more" not in board.blocked.now.reason
+    world.memory(1, on=False)
+    assert world.blocked == [1, 2, 3, 65], "it lasts until all are over it"
+    world.memory(65, on=False)
+    assert world.blocked == []
+
+
 def test_the_alarm_of_a_node_that_is_cut_off_ends_with_its_lease(world: World) -> None:
     world.memory(2, on=True)
     world.cut.add(2)
