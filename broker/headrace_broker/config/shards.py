@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
 
 from headrace_broker.config.configuration import Config
+from headrace_broker.config.cores import core_count
 from headrace_broker.model.limits import NODES_MAX
 from headrace_broker.model.shard import SHARD_IDS, SHARD_PORTS, SHARDS_MAX, shard_id, shard_name
 
@@ -25,7 +25,7 @@ def shard_count(config: Config) -> int:
     wanted = config.node.shards
     if isinstance(wanted, int):
         return wanted
-    cores = len(os.sched_getaffinity(0))
+    cores = core_count()
     fitting = min(SHARDS_MAX, cores // 2, NODES_MAX // len(config.cluster.nodes))
     there = max(_numbers(config), default=0) + 1
     return max(1 if cores < _CORES_MIN else fitting, there)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 from tests.broker.config.test_configuration import load, refusal
 
+from headrace_broker.config import shards
 from headrace_broker.config.configuration import Config
 from headrace_broker.config.shards import (
     has_siblings,
@@ -94,12 +94,12 @@ def test_one_process_is_the_default(tmp_path: Path) -> None:
 def test_auto_is_half_of_the_cores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int, count: int
 ) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)))
+    monkeypatch.setattr(shards, "core_count", lambda: cores)
     assert shard_count(config_of(tmp_path, "auto")) == count
 
 
 def test_auto_takes_no_process_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
+    monkeypatch.setattr(shards, "core_count", lambda: 1)
     config = config_of(tmp_path, "auto")
     (tmp_path / "store" / "shard-1").mkdir(parents=True)
     assert shard_count(config) == 2
