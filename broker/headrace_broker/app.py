@@ -34,6 +34,7 @@ from headrace_broker.management.http.hosts import Hosts
 from headrace_broker.management.metric_server import MetricServer
 from headrace_broker.management.server import ManagementServer
 from headrace_broker.model.limits import GRPC_CONNECTIONS_MAX, MESSAGE_BYTES_WHOLE
+from headrace_broker.model.shard import node_name
 from headrace_broker.runtime.administration.administration import NodeAdministration
 from headrace_broker.runtime.administration.status import NodeStatusSource
 from headrace_broker.runtime.alarm.alarm_watch import AlarmWatch
@@ -129,7 +130,7 @@ def _cluster_tls(config: Config) -> ClusterTls | None:
         ClusterTls,  # brings a library of its own
     )
 
-    found = ClusterTls(config.cluster_tls, config.node.name)
+    found = ClusterTls(config.cluster_tls, node_name(config.node.name))
     if config.listeners.secure() and (shared := found.shared_authority(config.tls)):
         log.warning("%s", shared)
     return found
@@ -156,7 +157,7 @@ def host_names(config: Config) -> list[str]:
     places = [node.address for node in config.cluster.nodes]
     places += [config.cluster.listen, listeners.http, listeners.https, listeners.metrics]
     hosts = [split_address(place)[0] for place in places if place]
-    return [*config.http.hosts, config.node.name, socket.gethostname(), *hosts]
+    return [*config.http.hosts, node_name(config.node.name), socket.gethostname(), *hosts]
 
 
 async def _serve_metrics(
@@ -217,16 +218,24 @@ async def _serve_calls(
         broker.calls,
         has_siblings(config),
     )
-    await server.start(*listeners)
     stack.push_async_callback(server.stop)
+    if has_siblings(config):  # they serve at these addresses while this one does not
+        server.hold(*listeners)
+        return server
+    await server.start(*listeners)
     for address, security in listeners:
-        kind = "gRPC" if security is None else "gRPC over TLS"
-        _opened(config, kind, address)
+        _opened(config, _grpc_kind(security), address)
     return server
 
 
+def _grpc_kind(security: ServerTls | None) -> str:
+    return "gRPC" if security is None else "gRPC over TLS"
+
+
 class ClientListeners:
-    """The listeners for AMQP clients, open or closed as a whole; that for calls is always open.
+    """The listeners for AMQP clients, open or closed as a whole.
+
+    That for calls is always open, but for a process that shares it with its siblings.
 
     Args:
         broker: of this node.
@@ -274,6 +283,9 @@ class ClientListeners:
             kind = "AMQP" if security is None else "AMQP over TLS"
             self._places.append((kind, address))
             _opened(self._config, kind, address)
+        resumed = await self._calls.resume() if self._calls is not None else ()
+        for address, security in resumed:
+            _opened(self._config, _grpc_kind(security), address)
 
     async def suspend(self) -> None:
         """Let no more clients in; those who are there stay."""

@@ -140,12 +140,27 @@ def test_a_node_that_is_killed_is_gone_with_all_its_processes(sharded: Cluster) 
     assert bodies(sharded, "n2") == {queue: [b"before", b"meanwhile"] for queue in QUEUES}
 
 
-def test_a_node_is_drained_and_revived_with_all_its_processes(sharded: Cluster) -> None:
+def test_a_node_is_drained_and_revived_with_all_its_processes(
+    sharded: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     declare(sharded)
     run_command(sharded, (*HEADRACE, "node", "drain", "n3"), "n1", 0)
     [row] = [row for row in rows(sharded, "/api/cluster/nodes") if row["name"] == "n3"]
     assert row["drained"]
     assert [each["leaders"] for each in row["shards"]] == [0, 0]
+    sharded.kill("n3")
+    monkeypatch.setenv("HEADRACE_NODE_SHARDS", "3")  # a new process of a drained node is drained
+    sharded.local.start()
+    wait_for("a third process", lambda: states(sharded)[2] == [True] * 3)
+
+    def drained() -> list[bool]:
+        [row] = [row for row in rows(sharded, "/api/cluster/nodes") if row["name"] == "n3"]
+        return [each["being_drained"] for each in row["shards"]]
+
+    wait_for("its drain", lambda: drained() == [True] * 3)
+    refused = sharded.node("n3").api.request("DELETE", "/api/cluster/nodes/n3")
+    assert "it is the one that was asked" in refused.body["reason"]
+    assert states(sharded)[2] == [True] * 3, "none of it is forgotten"
     run_command(sharded, (*HEADRACE, "node", "revive", "n3"), "n1", 0)
     publish(sharded, "n3", "after")
 

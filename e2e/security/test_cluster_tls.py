@@ -100,3 +100,14 @@ def test_a_node_with_a_certificate_of_another_authority_stays_outside(tmp_path: 
         nodes.show("n3", nodes.authority)
         with nodes.running("n3"):
             wait_for("n3 to be back", lambda: not nodes.api("n3").not_ready_reason())
+
+
+def test_all_processes_of_a_node_show_its_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_NODE_SHARDS", "2")
+    nodes = Nodes(tmp_path, free_block(130))
+    with nodes.running("n1"), nodes.running("n2"), nodes.running("n3"):
+        for name in NAMES:
+            wait_for(name, lambda name=name: f"node {name}:1 serves AMQP" in nodes.log(name))
+            wait_for(name, functools.partial(nodes.is_ready, name))

@@ -7,9 +7,10 @@ import msgspec
 from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.cluster_version import FIRST_CLUSTER_VERSION, too_old
 from headrace_broker.catalog.governance import Governance, name_problem
+from headrace_broker.catalog.placement import places_of, together
 from headrace_broker.catalog.result import Exists, NotFound, Ok, Refused, Result
 from headrace_broker.catalog.setting import INT32_MAX
-from headrace_broker.catalog.version import GATED, target_problem
+from headrace_broker.catalog.version import GATED, ZONES, target_problem
 from headrace_broker.model.definition import QUEUE_QUORUM, Node, Queue
 from headrace_broker.model.limits import NODES_MAX, REPLICAS_MAX
 from headrace_broker.model.session import NODE_ID_MAX
@@ -177,6 +178,11 @@ class ClusterChanges(Governance):
             problem = target_problem(self, queue, coming)
             if problem:
                 return Refused(problem)
+        if command.as_of >= ZONES:
+            places = places_of(self.nodes())
+            if any(together(n, [o for o in members if o != n], places) for n in coming):
+                what = f"queue '{queue.name}' in vhost '{queue.vhost}'"
+                return Refused(f"{what} would have replicas in two processes of one node")
         moved = msgspec.structs.replace(
             queue, members=members, leaving=leaving, revision=queue.revision + 1
         )

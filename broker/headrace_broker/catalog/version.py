@@ -110,7 +110,8 @@ VALUE_VERSIONS: Final = (
 # Versions from which on a command does something else; it is proposed as of the newest that all
 # nodes know, and until then does what it did.
 LATER_SEMANTICS: Final[dict[type[commands.Command], tuple[int, ...]]] = {
-    commands.SetMembers: (GATED,),  # refuses a move onto a node with too old a queue machine
+    # refuses a move onto a node with too old a queue machine; two replicas in processes of one node
+    commands.SetMembers: (GATED, ZONES),
     commands.PutUser: (SESSIONS,),  # no session of a deleted user is one of the next of its name
 }
 

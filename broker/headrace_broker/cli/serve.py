@@ -15,7 +15,7 @@ import uvloop
 
 from headrace_broker.cli import log_format, shards
 from headrace_broker.config.configuration import Config, ConfigError, load_config
-from headrace_broker.config.shards import leftover_problem, shard_config, shard_count
+from headrace_broker.config.shards import count_problem, shard_config, shard_count
 from headrace_broker.logs.log_event import NODE_STOPPED, log_event
 from headrace_broker.management.http.request_id import record_requests
 from headrace_broker.model import build_info
@@ -39,23 +39,27 @@ logger = logging.getLogger("headrace.node")
     show_default=True,
 )
 @click.option("--shard", type=int, hidden=True, help="Be this process of a node that has several.")
+@click.option("--shards", "count", type=int, hidden=True, help="So many has it.")
 @click.option("--supervisor", type=int, default=0, hidden=True, help="Pid of who started it.")
-def serve(path: Path | None, log_level: str, shard: int | None, supervisor: int) -> None:
+def serve(
+    path: Path | None, log_level: str, shard: int | None, count: int | None, supervisor: int
+) -> None:
     """Run one node. SIGTERM and SIGINT stop it cleanly; SIGHUP has certificates read anew."""
     record_requests()
     log_format.begin(log_level)
     try:
         config = load_config(path, os.environ)
-        count = shard_count(config)
-        problem = leftover_problem(config, count)
-        if problem:
-            raise ConfigError(problem)
-        if shard is not None:
+        if shard is None or count is None:
+            shard, count = None, shard_count(config)
+            problem = count_problem(config, count)
+            if problem:
+                raise ConfigError(problem)
+        else:
             shards.end_with(supervisor)
-            config = shard_config(config, shard, count)
+        config = shard_config(config, shard or 0, count)
         log_format.set_up(config.logging, config.node.name if count > 1 else "")
     except ConfigError as error:
-        raise click.ClickException(str(error)) from None
+        raise _refused(error, shard) from None
     if count > 1 and shard is None:
         _supervise(config, path, log_level, count)
         return
@@ -65,17 +69,28 @@ def serve(path: Path | None, log_level: str, shard: int | None, supervisor: int)
         while _run(config):
             pass
     except ConfigError as error:
-        raise click.ClickException(str(error)) from None
+        raise _refused(error, shard) from None
     except (RaftLogError, OSError) as error:
         logger.critical("%s: %s", type(error).__name__, error)
         raise click.ClickException(f"node {config.node.name} cannot go on: {error}") from error
+
+
+class _ShardRefusal(click.ClickException):
+    exit_code = shards.REFUSED
+
+
+def _refused(error: ConfigError, shard: int | None) -> click.ClickException:
+    kind = click.ClickException if shard is None else _ShardRefusal
+    return kind(str(error))
 
 
 def _supervise(config: Config, path: Path | None, log_level: str, count: int) -> None:
     command = [sys.executable, "-P", "-m", "headrace_broker.cli", "serve", "--log-level", log_level]
     if path is not None:
         command += ["--config", str(path)]
-    asyncio.run(shards.ShardSupervisor(config.node.name, command, count).run())
+    status = asyncio.run(shards.ShardSupervisor(config.node.name, command, count).run())
+    if status:
+        sys.exit(status)
     log_event(logger, NODE_STOPPED, node=config.node.name)
 
 

@@ -15,6 +15,8 @@ from typing import Final
 from headrace_broker.logs.log_event import SHARD_ENDED, log_event
 from headrace_broker.model.shard import shard_name
 
+REFUSED: Final = 78  # exit status of a process whose configuration is refused; sysexits.h
+NOT_STARTED: Final = 127  # in place of the exit status of a process that could not be started
 RESTART_S_MIN: Final = 1.0  # before a process that ended is started again; twice as long each time
 RESTART_S_MAX: Final = (
     30.0  # the longest pause; a process that ran for longer begins with the least
@@ -36,21 +38,27 @@ class ShardSupervisor:
 
     Args:
         node: name of the node.
-        command: starts a process; `--supervisor PID --shard NUMBER` is added.
+        command: starts a process; `--supervisor PID --shards COUNT --shard NUMBER` is added.
         count: number of processes.
     """
 
     def __init__(self, node: str, command: Sequence[str], count: int) -> None:
         self._node = node
-        self._command = (*command, "--supervisor", str(os.getpid()), "--shard")
+        place = ("--supervisor", str(os.getpid()), "--shards", str(count), "--shard")
+        self._command = (*command, *place)
         self._count = count
         self._stop = asyncio.Event()
+        self._refused = False
         self._running: dict[int, asyncio.subprocess.Process] = {}
 
-    async def run(self) -> None:
-        """Keep all of them running until SIGTERM or SIGINT, and return when the last has ended.
+    async def run(self) -> int:
+        """Keep all of them running until SIGTERM or SIGINT.
 
-        SIGHUP is passed on. A process that ends by itself is started again, alone.
+        SIGHUP is passed on. A process that ends by itself is started again, alone; but one that
+        refuses its configuration at its first start ends them all.
+
+        Returns:
+            The exit status, when the last has ended.
         """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -59,6 +67,7 @@ class ShardSupervisor:
         async with asyncio.TaskGroup() as group:
             for shard in range(self._count):
                 group.create_task(self._keep(shard), name=f"shard {shard}")
+        return int(self._refused)
 
     def _end(self) -> None:
         self._stop.set()
@@ -72,18 +81,17 @@ class ShardSupervisor:
     async def _keep(self, shard: int) -> None:
         loop = asyncio.get_running_loop()
         pause = RESTART_S_MIN
+        is_first = True
         while not self._stop.is_set():
             began = loop.time()
-            process = await asyncio.create_subprocess_exec(
-                *self._command, str(shard), stdin=asyncio.subprocess.DEVNULL
-            )
-            self._running[shard] = process
-            if self._stop.is_set():
-                process.send_signal(signal.SIGTERM)
-            status = await process.wait()
-            del self._running[shard]
+            status = await self._live(shard)
             if self._stop.is_set():
                 return
+            if status == REFUSED and is_first:
+                self._refused = True
+                self._end()
+                return
+            is_first = False
             if loop.time() - began > RESTART_S_MAX:
                 pause = RESTART_S_MIN
             name = shard_name(self._node, shard)
@@ -91,3 +99,22 @@ class ShardSupervisor:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), pause)
             pause = min(2 * pause, RESTART_S_MAX)
+
+    async def _live(self, shard: int) -> int:
+        """Start a process, wait for its end, and return its exit status, less than 0 for a signal.
+
+        It is NOT_STARTED where the system lacks memory or processes for it.
+        """
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command, str(shard), stdin=asyncio.subprocess.DEVNULL
+            )
+        except OSError as error:
+            logger.error("process %s cannot be started: %s", shard_name(self._node, shard), error)
+            return NOT_STARTED
+        self._running[shard] = process
+        if self._stop.is_set():
+            self._send(signal.SIGTERM)
+        status = await process.wait()
+        del self._running[shard]
+        return status

@@ -7,14 +7,15 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from headrace_broker.config.configuration import Config
+from headrace_broker.config.configuration import LISTENERS, Config
 from headrace_broker.config.cores import core_count
 from headrace_broker.model.limits import NODES_MAX
 from headrace_broker.model.shard import SHARD_IDS, SHARD_PORTS, SHARDS_MAX, shard_id, shard_name
 
 _CORES_MIN: Final = 4  # a host with fewer gets one process
 _DIRECTORY: Final = "shard-"  # within the node's own data directory, before the process's number
-_CACHE_BYTES_MIN: Final = 1 << 20  # of entries in memory, whatever its share is
+_SHARE_BYTES_MIN: Final = 1 << 20  # of what is shared out, whatever that comes to
+_PORT_MAX: Final = 65535
 
 
 def shard_count(config: Config) -> int:
@@ -29,6 +30,57 @@ def shard_count(config: Config) -> int:
     fitting = min(SHARDS_MAX, cores // 2, NODES_MAX // len(config.cluster.nodes))
     there = max(_numbers(config), default=0) + 1
     return max(1 if cores < _CORES_MIN else fitting, there)
+
+
+def count_problem(config: Config, count: int) -> str:
+    """Return why a node cannot have so many processes, "" when it can."""
+    seeds = len(config.cluster.nodes)
+    if count > 1 and count * seeds > NODES_MAX:
+        return (
+            f"node.shards: {count} on each of {seeds} nodes are more than {NODES_MAX}, which a "
+            "cluster has at most"
+        )
+    return leftover_problem(config, count) or _ports_problem(config, count)
+
+
+def _ports_problem(config: Config, count: int) -> str:
+    """Return which port two listeners of a node's processes would share, or is none, "" for all."""
+    listeners = config.listeners
+    taken = {
+        _port(getattr(listeners, name)): f"listeners.{name}"
+        for name in LISTENERS
+        if getattr(listeners, name)
+    }
+    others = {_host_port(each.address): each for each in config.cluster.nodes}
+    for shard in range(count if count > 1 else 0):
+        own = shard_config(config, shard, count)
+        peers = own.cluster.listen or own.address
+        used = {"listening for other nodes": _port(peers)}
+        if own.cluster.frames_port:
+            used["cluster.frames_port"] = own.cluster.frames_port
+        if shard and own.listeners.metrics:
+            used["listeners.metrics"] = _port(own.listeners.metrics)
+        for what, port in used.items():
+            name = f"{own.node.name}, {what}"
+            if port > _PORT_MAX:
+                return f"node.shards: {name}: port {port} is more than {_PORT_MAX}"
+            if port in taken:
+                return f"node.shards: {name}: port {port} is that of {taken[port]}"
+            taken[port] = name
+        twin = others.get(_host_port(own.address))
+        if twin is not None and twin.id != own.node.id:
+            return f"node.shards: {own.node.name} would have the address of {twin.name}"
+        if shard and any(each.id == own.node.id for each in config.cluster.nodes):
+            return f"node.shards: {own.node.name} would have the id of another node"
+    return ""
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2])
+
+
+def _host_port(address: str) -> tuple[str, int]:
+    return address.rpartition(":")[0].lower(), _port(address)
 
 
 def leftover_problem(config: Config, count: int) -> str:
@@ -55,8 +107,8 @@ def directory_of(config: Config, shard: int) -> str:
 def shard_config(config: Config, shard: int, count: int) -> Config:
     """Return what one process of a node is told, of which there are `count`.
 
-    Connections and the cache of entries are shared out evenly; memory is counted together
-    (`runtime.alarm.memory_meter`). Only the first one serves HTTP.
+    Connections, the cache of entries and the disk space of telemetry are shared out evenly;
+    memory is counted together (`runtime.alarm.memory_meter`). Only the first one serves HTTP.
     """
     node = config.node
     name, number = shard_name(node.name, shard), shard_id(node.id, shard)
@@ -76,7 +128,8 @@ def shard_config(config: Config, shard: int, count: int) -> Config:
         listeners = replace(listeners, http="", https="", metrics=metrics)
         audit = f"{audit}-shard-{shard}" if audit else ""
     limits = config.limits
-    cache = max(config.log.cache_bytes // count, _CACHE_BYTES_MIN)
+    cache = max(config.log.cache_bytes // count, _SHARE_BYTES_MIN)
+    kept = max(config.telemetry.bytes_max // count, _SHARE_BYTES_MIN)
     return replace(
         config,
         node=own,
@@ -85,6 +138,7 @@ def shard_config(config: Config, shard: int, count: int) -> Config:
         limits=replace(limits, connections_max=max(limits.connections_max // count, 1)),
         log=replace(config.log, cache_bytes=cache),
         logging=replace(config.logging, audit_file=audit),
+        telemetry=replace(config.telemetry, bytes_max=kept),
     )
 
 

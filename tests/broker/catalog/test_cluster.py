@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from headrace_broker.catalog import command as commands
@@ -11,6 +12,7 @@ from headrace_broker.catalog.event import NodeAdded, NodeRemoved, QueueChanged, 
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.result import Exists, NotFound, Ok, Refused
 from headrace_broker.catalog.store import SNAPSHOT_VERSION, SNAPSHOT_VERSION_PLAIN
+from headrace_broker.catalog.version import ZONES
 from headrace_broker.model.definition import Node, Queue
 from headrace_broker.model.limits import FORGOTTEN_NODES_MAX, NODES_MAX, REPLICAS_MAX
 
@@ -217,6 +219,16 @@ class TestMembers:
         queue = driver.queue("q", durable=False, preferred_node=1)
         command = commands.SetMembers("/", "q", queue.group, (2,), (1,))
         assert "lives in the memory of its node" in refusal(driver.do(command))
+
+    def test_no_two_replicas_are_in_processes_of_one_node(self, driver: Any) -> None:
+        assert isinstance(driver.do(commands.AdmitNode(Node(66, "n2:1", "h:66", disk=66))), Ok)
+        queue = driver.queue("q", "quorum", replicas=3)
+        command = commands.SetMembers("/", "q", queue.group, (66,))
+        later = msgspec.structs.replace(command, version=ZONES)
+        assert "in two processes of one node" in refusal(driver.do(later))
+        swap = msgspec.structs.replace(later, remove=(2,))
+        assert driver.do(swap).value.members == (1, 3, 66)
+        assert isinstance(driver.do(msgspec.structs.replace(command, add=(2,))), Ok), "as before"
 
     def test_replicas_are_bounded(self, driver: Any) -> None:
         for number in range(4, REPLICAS_MAX + 2):

@@ -88,7 +88,28 @@ def test_a_process_that_ends_is_started_again_alone(
     assert {each.fields["status"] for each in caplog.records} == {-signal.SIGKILL}
 
 
-def test_a_program_that_cannot_be_started_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ExceptionGroup) as caught:
-        asyncio.run(ShardSupervisor("n1", [str(tmp_path / "none")], 1).run())
-    assert caught.group_contains(FileNotFoundError)
+def test_a_configuration_that_is_refused_at_first_ends_all(tmp_path: Path) -> None:
+    program = f"import sys; sys.argv[-1] == '1' and sys.exit({shards.REFUSED})\n{PROGRAM}"
+
+    async def body() -> None:
+        command = [sys.executable, "-c", program, str(tmp_path)]
+        assert await ShardSupervisor("n1", command, 2).run() == 1
+
+    asyncio.run(body())
+
+
+def test_a_program_that_cannot_be_started_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(shards, "RESTART_S_MIN", 0.01)
+
+    async def body() -> None:
+        running = asyncio.create_task(ShardSupervisor("n1", [str(tmp_path / "none")], 1).run())
+        async with asyncio.timeout(60):
+            while len(caplog.records) < 4:  # noqa: ASYNC110  (a log)
+                await asyncio.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await running == 0
+
+    asyncio.run(body())
+    assert "process n1 cannot be started: " in caplog.messages[0]

@@ -10,6 +10,7 @@ from tests.broker.config.test_configuration import load, refusal
 from headrace_broker.config import shards
 from headrace_broker.config.configuration import Config
 from headrace_broker.config.shards import (
+    count_problem,
     has_siblings,
     leftover_problem,
     process_ids,
@@ -116,6 +117,39 @@ def test_data_of_a_process_that_would_not_run_are_no_secret(tmp_path: Path) -> N
     )
     assert "node.shards = 3" in problem
     assert leftover_problem(config, 3) == ""
+
+
+@pytest.mark.parametrize(
+    ("count", "old", "new", "problem"),
+    [
+        (2, "", "", ""),
+        (1, "0.0.0.0:15671", "0.0.0.0:7200", ""),
+        (9, "", "", "9 on each of 2 nodes are more than 16"),
+        (
+            2,
+            "0.0.0.0:15671",
+            "0.0.0.0:7200",
+            "n2:1, listening for other nodes: port 7200 is that of",
+        ),
+        (2, "frames_port = 7110", "frames_port = 65500", "port 65600 is more than 65535"),
+        (
+            2,
+            "frames_port = 7110",
+            "frames_port = 7200",
+            "n2:1, listening for other nodes: port 7200",
+        ),
+        (2, "a:7100", "b:7200", "n2:1 would have the address of n1"),
+        (2, 'id = 1, name = "n1"', 'id = 66, name = "n1"', "n2:1 would have the id of another"),
+    ],
+)
+def test_places_of_processes_are_judged(
+    tmp_path: Path, count: int, old: str, new: str, problem: str
+) -> None:
+    text = FILE.format(store=tmp_path / "store", shards=1)
+    assert old in text
+    found = count_problem(load(tmp_path, text.replace(old, new) if old else text), count)
+    assert problem in found
+    assert bool(found) is bool(problem)
 
 
 def test_bad_numbers_are_refused(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from headrace_broker.management.http.route import (
 )
 from headrace_broker.management.resources.members import spares
 from headrace_broker.model.definition import Node
-from headrace_broker.model.shard import is_further, processes_of
+from headrace_broker.model.shard import is_further, node_name, processes_of
 from headrace_broker.model.status import NodeLoad
 
 FORGET_SECONDS: Final = 20.0  # for replicas to leave a node; then the answer says how many are left
@@ -68,6 +68,7 @@ class ClusterShardView(msgspec.Struct):
     name: str
     address: str
     running: bool
+    being_drained: bool
     leaders: int | None
     connections: int | None
 
@@ -154,7 +155,9 @@ class ClusterEndpoints(Endpoints):
     @listed("/api/cluster/nodes", "Nodes of the cluster.", ClusterNodeView, MONITORING)
     async def _list(self, request: web.Request) -> web.Response:
         loads = await self._node.operations.loads()
-        nodes = [each for each in self._node.view.nodes() if not is_further(each)]
+        known = self._node.view.nodes()
+        names = {node.name for node in known}
+        nodes = [n for n in known if not is_further(n) or node_name(n.name) not in names]
         rows = [self._view(node, loads) for node in nodes]
         return await listing(request, rows, msgspec.to_builtins)
 
@@ -173,7 +176,9 @@ class ClusterEndpoints(Endpoints):
         up, clock = self._node.operations.up(), self._node.operations.clock(node.id)
         told = [loads[each.id] for each in nodes if each.id in loads]
         is_known = bool(told) and all(n.id in loads or n.id not in up for n in nodes)
-        idle = all(load.leaders == load.alone and load.connections == 0 for load in told)
+        idle = (is_known or not told) and all(
+            load.leaders == load.alone and load.connections == 0 for load in told
+        )
         placed = [(n.id, q) for n in nodes for q in self._node.operations.placed_on(n.id)]
         return ClusterNodeView(
             node.id,
@@ -199,6 +204,7 @@ class ClusterEndpoints(Endpoints):
             node.name,
             node.address,
             node.id in self._node.operations.up(),
+            node.maintenance,
             load.leaders if load is not None else None,
             load.connections if load is not None else None,
         )
@@ -245,6 +251,8 @@ class ClusterEndpoints(Endpoints):
     )
     async def _join(self, request: web.Request) -> web.Response:
         body = await decode(request, JoinBody)
+        if node_name(body.name) != body.name:
+            raise bad_request(f"name: '{body.name}' is that of a node's process, which joins alone")
         return await self._answer(
             await self._node.operations.admit(Node(body.id, body.name, body.address))
         )
@@ -284,7 +292,10 @@ class ClusterEndpoints(Endpoints):
         what = request.query.get("replicas", KEEP)
         if what not in (KEEP, MOVE, SHRINK):
             raise bad_request(f"replicas: '{what}' is not {KEEP}, {MOVE} or {SHRINK}")
-        for each in processes_of(node, self._node.view.nodes()):
+        processes = processes_of(node, self._node.view.nodes())
+        for each in processes:
+            self._node.operations.check_forget(each)
+        for each in processes:
             problems: list[str] = []
             if what != KEEP:
                 problems = await self._empty(each, what == MOVE)

@@ -28,25 +28,25 @@ class NodeEndpoints(Endpoints):
     """Answers requests about nodes, as they tell of themselves."""
 
     async def _rendered(self) -> tuple[list[Body], dict[str, str]]:
+        """Return rows of processes, by id."""
         found, missing = await self._node.stats.ask(NO_AGES.question(node=True))
         stats = {row.id: row for row in found if isinstance(row, NodeStats)}
         now_ms = time.time_ns() // 1_000_000
         nodes = sorted(self._source.overview().nodes, key=_number)
         headers = partial(missing)
-        rows = [render_node(node, stats.get(node.id), now_ms) for node in nodes]
-        return merge_nodes(rows), headers
+        return [render_node(node, stats.get(node.id), now_ms) for node in nodes], headers
 
     @listed("/api/nodes", "All nodes.", NodeView, MONITORING)
     async def _list(self, request: web.Request) -> web.Response:
         rows, headers = await self._rendered()
         return await listing(
-            request, rows, dict, name=lambda row: str(row["name"]), headers=headers
+            request, merge_nodes(rows), dict, name=lambda row: str(row["name"]), headers=headers
         )
 
     async def _one(self, request: web.Request) -> tuple[Body, dict[str, str]]:
         name = request.match_info["node"]
         rows, headers = await self._rendered()
-        for row in rows:
+        for row in [*merge_nodes(rows), *rows]:  # a node, or one of its processes
             if row["name"] == name:
                 return row, headers
         raise not_found(f"node '{name}'")
@@ -61,10 +61,12 @@ class NodeEndpoints(Endpoints):
     )
     async def _attempts(self, request: web.Request) -> web.Response:
         name = request.match_info["node"]
-        if name not in {node_name(node.name) for node in self._source.overview().nodes}:
+        known = {node.name for node in self._source.overview().nodes}
+        if name not in known:
             raise not_found(f"node '{name}'")
         rows, _ = await self._node.stats.ask(NO_AGES.question(node=True))
-        found = [row for row in rows if isinstance(row, NodeStats) and node_name(row.name) == name]
+        told = [row for row in rows if isinstance(row, NodeStats)]
+        found = [row for row in told if name in (row.name, node_name(row.name))]
         if not found:
             raise unavailable(f"node '{name}' does not answer")
         counts: dict[str, tuple[int, int]] = {}

@@ -32,6 +32,7 @@ from headrace_broker.management.view.figures import (
 )
 from headrace_broker.management.view.view import VhostView
 from headrace_broker.model.definition import Vhost
+from headrace_broker.model.shard import node_name
 from headrace_broker.model.stats import (
     BYTE_FIGURES,
     CLIENT_FIGURES,
@@ -90,7 +91,8 @@ class VhostEndpoints(Endpoints):
         question = ages.question(vhosts=True)
         rows, _ = await self._node.stats.ask(question, ANSWER_SECONDS_MAX)
         moved = [row for row in rows if isinstance(row, VhostStats)]
-        running = {node.name: "running" for node in self._source.overview().nodes if node.running}
+        nodes = self._source.overview().nodes
+        running = {node_name(node.name): "running" for node in nodes if node.running}
         return [
             {
                 **render_vhost(vhost),

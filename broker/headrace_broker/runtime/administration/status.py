@@ -7,7 +7,6 @@ from headrace_broker.config.shards import process_ids
 from headrace_broker.flow.alarm import STAGE_ALARM
 from headrace_broker.model.definition import QUEUE_QUORUM, Policy, Queue
 from headrace_broker.model.flow_parameter import PARAMETERS
-from headrace_broker.model.shard import SHARD_IDS, shard_name
 from headrace_broker.model.status import (
     DamageStatus,
     LocalTotals,
@@ -62,11 +61,10 @@ class NodeStatusSource:
             return "the disk of the node hangs: it leads nothing, and what it knows grows old"
         if not self._node.raft.leader(CATALOG_GROUP):
             return f"the catalog has no leader: {self._why_leaderless()}"
-        away = process_ids(node.config) - node.nodes_up()
+        away = (process_ids(node.config) & node.names.keys()) - node.nodes_up()
         if away:
-            first = node.config.node.name
-            names = ", ".join(shard_name(first, each // SHARD_IDS) for each in sorted(away))
-            return f"not all processes of the node are heard; {names} is missing"
+            names = ", ".join(self._name(each) for each in sorted(away))
+            return f"of the node's processes, {names} is not heard"
         return ""
 
     def _why_leaderless(self) -> str:
@@ -183,19 +181,18 @@ class NodeStatusSource:
     def critical_queues(self) -> list[tuple[str, str]] | None:
         """Return the replicated queues that would lose their quorum without this node.
 
-        None where the cluster has no other node.
+        That is without all its processes. None where the cluster has no other node.
         """
-        node = self._node
-        own = node.config.node.id
-        if not node.peers_up:
+        own = process_ids(self._node.config)
+        others = {peer: boot for peer, boot in self._node.peers_up.items() if peer not in own}
+        if not others:
             return None
         return [
             (queue.vhost, queue.name)
-            for queue in node.catalog.catalog.queues()
+            for queue in self._node.catalog.catalog.queues()
             if queue.kind == QUEUE_QUORUM
-            and own in queue.members
-            and 2 * sum(node.peers_up.get(member, 0) > 0 for member in queue.members)
-            <= len(queue.members)
+            and not own.isdisjoint(queue.members)
+            and 2 * sum(others.get(member, 0) > 0 for member in queue.members) <= len(queue.members)
         ]
 
     def leaderless_queues(self) -> list[tuple[str, str]]:

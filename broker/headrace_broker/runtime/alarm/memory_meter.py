@@ -90,10 +90,16 @@ class MemoryMeter:
         self._count += 1
         found = [group.read() for group in self._groups if group.limit < self._machine]
         if not found:
-            pids = _data(self._family).decode().split() if self._family else ["self"]
-            resident = sum(self._resident(pid) for pid in pids)
+            resident = sum(self._resident(pid) for pid in self._pids())
             return MemoryReading(resident, self._machine, "the machine")
         return max(found, key=lambda reading: reading.used / max(reading.total, 1))
+
+    def _pids(self) -> list[str]:
+        """Return the processes of the node; this one alone where the kernel does not name them."""
+        try:
+            return _data(self._family).decode().split() if self._family else ["self"]
+        except FileNotFoundError:
+            return ["self"]
 
     def _resident(self, pid: str) -> int:
         """Return the bytes of a process, 0 for one that ended meanwhile."""

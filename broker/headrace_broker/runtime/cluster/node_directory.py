@@ -209,12 +209,13 @@ class Admission:
 
     def __init__(
         self,
-        admits: Callable[[Node], bool],
+        refuses: Callable[[Node], str],
         ready: Callable[[], bool],
         admit: Callable[[Node], Awaitable[str]],
         adopt: Callable[[Node], None],
     ) -> None:
-        self._admits = admits  # whether a node may join that nobody has announced
+        # returns why a node may not join that nobody has announced, "" when it may
+        self._refuses = refuses
         self._ready = ready  # whether this node belongs to the cluster and knows its catalog
         # has the catalog take a node in, and returns why it did not, "" if it did
         self._admit = admit
@@ -241,11 +242,9 @@ class Admission:
                 "catalog. To have it join as a new member, move its data directory away and "
                 "start it"
             )
-        if not self._admits(node):
-            return (
-                f"{who} is not known here, and cluster.admit_nodes is off: have it announced first "
-                "(`headrace node join`)"
-            )
+        refusal = self._refuses(node)
+        if refusal:
+            return f"{who} is not known here, and {refusal}"
         if not node.name or not node.address:
             return f"{who} does not say its name and address: it runs an older release"
         if node.id not in self._under_way:

@@ -29,7 +29,7 @@ from headrace_broker.model.reply_code import (
     AmqpError,
     UpgradePendingError,
 )
-from headrace_broker.model.shard import processes_of
+from headrace_broker.model.shard import SHARD_IDS, belongs_to, processes_of
 from headrace_broker.model.status import ClockStatus, LedQueue, MemberStatus, NodeLoad
 from headrace_broker.runtime.cluster.catalog_service import CatalogUnavailableError
 from headrace_broker.runtime.cluster.node_directory import address_problem, takeover_problem
@@ -165,6 +165,8 @@ class Operations:
     async def admit(self, node: Node) -> Node:
         """Let a node join that has yet to be started, or that asks for it and has no data.
 
+        A further process of a node is drained if that is.
+
         Raises:
             AmqpError: PRECONDITION_FAILED, it cannot be; INTERNAL_ERROR, no quorum.
         """
@@ -174,6 +176,9 @@ class Operations:
         if problem:
             raise AmqpError(PRECONDITION_FAILED, problem)
         found: Node = _done(await self._submit(AdmitNode(node)))
+        first = self._around.view.node(node.id % SHARD_IDS)
+        if first is not None and first.maintenance and belongs_to(node, first):
+            found = _done(await self._submit(SetMaintenance(node.id, True)))
         return found
 
     async def set_maintenance(self, node: Node, on: bool) -> Node:
@@ -204,11 +209,21 @@ class Operations:
         return version
 
     async def forget(self, node: Node) -> None:
-        """Remove a node from the cluster.
+        """Remove a node, or one of its further processes, from the cluster.
 
         Raises:
-            AmqpError: PRECONDITION_FAILED, it serves clients, has replicas, is this one, or the
-                catalog would have no majority without it; INTERNAL_ERROR, no quorum.
+            AmqpError: PRECONDITION_FAILED, as `check_forget`, or it has replicas; INTERNAL_ERROR,
+                no quorum.
+        """
+        self.check_forget(node)
+        _done(await self._submit(ForgetNode(node.id, bars_unknown=not node.disk)))
+
+    def check_forget(self, node: Node) -> None:
+        """Refuse to remove a node for what can be seen before its replicas leave.
+
+        Raises:
+            AmqpError: PRECONDITION_FAILED, it serves clients, is this one, or the catalog would
+                have no majority without it.
         """
         problem = ""
         if node.id == self._around.node:
@@ -220,7 +235,6 @@ class Operations:
         if problem:
             text = f"node '{node.name}' cannot be forgotten: {problem}"
             raise AmqpError(PRECONDITION_FAILED, text)
-        _done(await self._submit(ForgetNode(node.id, bars_unknown=not node.disk)))
 
     def _catalog_problem(self, node: int) -> str:
         """Return why the catalog needs a node's vote, "" when it does not."""

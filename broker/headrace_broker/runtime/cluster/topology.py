@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -80,10 +80,10 @@ class Topology:
         hosting: Hosting,
         counts: CountsClient,
         # returns the ids of this node's processes that run; None where it has one
-        processes: Callable[[], Collection[int]] | None = None,
+        processes: Callable[[], frozenset[int]] | None = None,
     ) -> None:
         self.declared = 0  # queues, also those that were there
-        self._processes = processes or (lambda: (node,))
+        self._processes = processes or (lambda: frozenset({node}))
         self._node = node
         self._catalog = catalog
         self._hosting = hosting
@@ -200,7 +200,10 @@ class Topology:
         settings = queue_arguments(view, wanted)
         locator = settings.get("queue-leader-locator", settings.get("queue-master-locator"))
         if locator is None:
-            running = sorted(self._processes(), key=lambda each: (each != self._node, each))
+            drained = {node.id for node in view.nodes() if node.maintenance} - {self._node}
+            running = sorted(
+                self._processes() - drained, key=lambda each: (each != self._node, each)
+            )
             return min(running, key=view.first_lead_count)
         return self._node if locator == "client-local" else 0
 

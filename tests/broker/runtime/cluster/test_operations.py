@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace_broker.catalog.command import AdmitNode, ForgetNode
+from headrace_broker.catalog.command import AdmitNode, ForgetNode, SetMaintenance
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.result import Ok
 from headrace_broker.model.definition import QUEUE_QUORUM, Node, Queue
@@ -78,6 +78,29 @@ def test_a_node_without_which_the_catalog_has_no_majority_is_not_forgotten(aroun
     around.voters = (1, 2)
     assert around.forget(2) == ""
     assert around.done == [ForgetNode(3, bars_unknown=True), ForgetNode(2, bars_unknown=True)]
+
+
+def test_a_further_process_of_a_drained_node_is_drained(around: Around) -> None:
+    first = Node(2, "n2", "h:2", maintenance=True)
+    around.known.put_node(first)
+    for number, name in ((66, "n2:1"), (67, "n3:1")):
+        around.nodes[number] = Node(number, name, f"h:{number}")
+        asyncio.run(around.operations.admit(around.nodes[number]))
+    [_, drained, _] = around.done
+    assert drained == SetMaintenance(66, True)
+
+
+def test_a_node_is_drained_with_its_further_processes(around: Around) -> None:
+    around.nodes[66] = Node(66, "n2:1", "h:66")
+    for node in around.nodes.values():
+        around.known.put_node(node)
+    asyncio.run(around.operations.set_maintenance(around.nodes[2], True))
+    assert around.done == [SetMaintenance(66, True), SetMaintenance(2, True)]
+    around.up = frozenset({2, 66})
+    with pytest.raises(AmqpError, match="no other node would serve"):
+        asyncio.run(around.operations.set_maintenance(around.nodes[2], True))
+    asyncio.run(around.operations.set_maintenance(around.nodes[66], True))
+    assert around.done[2:] == [SetMaintenance(66, True)]
 
 
 def test_a_node_that_does_not_vote_on_the_catalog_is_forgotten_where_it_had_a_majority(around):

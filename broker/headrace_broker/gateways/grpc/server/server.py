@@ -62,6 +62,7 @@ class GrpcServer:
         self._room = RequestRoom(message_bytes_max + GRPC_OVERHEAD_BYTES)
         self._services = tuple(services)
         self._health = HealthService(not_ready_reason, [service.name for service in services])
+        self._is_shared = is_shared
         bytes_max = message_bytes_max + GRPC_OVERHEAD_BYTES
         self._options = server_options(bytes_max, connections_max, is_shared)
         self._server: grpc.aio.Server | None = None
@@ -96,17 +97,34 @@ class GrpcServer:
         self._listeners = tuple(zip(places, [tls for _, tls in listeners], strict=True))
         return ports
 
+    def hold(self, *listeners: tuple[str, ServerTls | None]) -> None:
+        """Note where to listen from `resume` on."""
+        self._listeners = listeners
+
+    async def resume(self) -> tuple[tuple[str, ServerTls | None], ...]:
+        """Listen again, unless it does; return where that began now, as `start` was told.
+
+        Raises:
+            OSError: an address cannot be bound.
+        """
+        if self._server is not None:
+            return ()
+        await self.start(*self._listeners)
+        return self._listeners
+
     async def dismiss(self, reason: str) -> None:
         """End all clients' connections and listen anew: one address may find another node.
 
         Connections that stay would bring the same clients back, whatever their streams are told.
+        Where other processes of the node listen too, this one does no more until `resume`.
 
         Raises:
             OSError: somebody else has taken an address.
         """
         listeners = self._listeners
         await self.stop(reason)
-        await self.start(*listeners)
+        if not self._is_shared:
+            await self.start(*listeners)
 
     async def stop(self, reason: str = SHUTTING_DOWN) -> None:
         """Stop listening; a server that was not started is left alone."""

@@ -441,6 +441,28 @@ async def lose_connection(channel: grpc.aio.Channel) -> None:
     await channel.wait_for_state_change(grpc.ChannelConnectivity.READY)
 
 
+def test_processes_of_a_node_share_a_port_and_leave_it_while_they_do_not_serve(serve) -> None:
+    async def scenario(served) -> None:
+        admission = Admission(served.broker, lambda: "")
+        first, second, strange = (
+            GrpcServer([], lambda: "", 1024, admission, is_shared=is_shared)
+            for is_shared in (True, True, False)
+        )
+        [port] = await first.start(("127.0.0.1:0", None))
+        place = (f"127.0.0.1:{port}", None)
+        second.hold(place)
+        assert await second.resume() == (place,)
+        assert await second.resume() == ()
+        with pytest.raises(OSError, match="address already in use"):
+            await strange.start(place)
+        await first.dismiss("it is drained")
+        await second.stop()
+        assert await first.resume() == (place,)
+        await first.stop()
+
+    serve(scenario)
+
+
 def test_a_taken_port_is_an_error_at_start(serve) -> None:
     async def scenario(served) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
