@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ import pytest
 from e2e.harness.cluster import Cluster, wait_for
 from e2e.harness.command import run_command
 
-from headrace_broker.cli.local_cluster import ClusterError
+from headrace_broker.cli.local_cluster import ClusterError, LocalNode
 
 SHARDS: Final = 2
 QUEUES: Final = tuple(f"q{number}" for number in range(12))
@@ -28,10 +29,14 @@ def sharded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
     monkeypatch.setenv("HEADRACE_NODE_SHARDS", str(SHARDS))
     with Cluster(tmp_path / "data") as started:
         for node in started.local.nodes:
-            line = f"node {node.name}:1 serves AMQP"
-            wait_for(line, lambda line=line, file=node.log_file: line in file.read_text())
+            wait_for(f"{node.name}:1", partial(serves, node, 1))
         yield started
         started.close_connections()
+
+
+def serves(node: LocalNode, shard: int) -> bool:
+    """Return whether a further process of a node lets clients in."""
+    return f"node {node.name}:{shard} serves AMQP" in node.log_file.read_text()
 
 
 def rows(cluster: Cluster, path: str, name: str = "n1") -> list[dict[str, Any]]:

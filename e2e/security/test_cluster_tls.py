@@ -64,6 +64,9 @@ ca_file = "{directory / name}-ca.pem"
     def is_ready(self, name: str) -> bool:
         return not self.api(name).not_ready_reason()
 
+    def serves(self, process: str) -> bool:
+        return f"node {process} serves AMQP" in self.log(process.partition(":")[0])
+
     def log(self, name: str) -> str:
         return (self.directory / f"{name}.log").read_text(encoding="utf-8")
 
@@ -109,5 +112,5 @@ def test_all_processes_of_a_node_show_its_certificate(
     nodes = Nodes(tmp_path, free_block(130))
     with nodes.running("n1"), nodes.running("n2"), nodes.running("n3"):
         for name in NAMES:
-            wait_for(name, lambda name=name: f"node {name}:1 serves AMQP" in nodes.log(name))
+            wait_for(name, functools.partial(nodes.serves, f"{name}:1"))
             wait_for(name, functools.partial(nodes.is_ready, name))

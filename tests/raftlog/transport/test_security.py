@@ -72,7 +72,7 @@ def test_further_processes_of_a_node_show_its_certificate(keys: Keys) -> None:
     peer = StreamIdentity("test", 65, 1, 65, {}, f"{NAMES[1]}:1")  # its id is that of no other
     shown = keys.nodes[1].certificate.read_bytes()
     for known in (f"{NAMES[1]}:1", ""):
-        MutualTls(lambda: own, lambda node, known=known: known).check_caller(peer, shown)
+        MutualTls(lambda: own, {65: known}.__getitem__).check_caller(peer, shown)
     with pytest.raises(StreamRefusedError, match=NAMES[2]):
         MutualTls(lambda: own, lambda node: f"{NAMES[1]}:1").check_caller(
             peer, keys.nodes[2].certificate.read_bytes()

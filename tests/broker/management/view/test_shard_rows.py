@@ -8,8 +8,14 @@ import msgspec
 
 from headrace_broker.management.view.node_rendering import render_node
 from headrace_broker.management.view.shard_rows import merge_nodes
-from headrace_broker.model.stats import NODE_FIGURES, MessageCounters, NodeStats, ObjectTotals
-from headrace_broker.model.status import DamageStatus, NodeStatus, ReplicaStatus
+from headrace_broker.model.stats import NODE_FIGURES, NodeStats
+from headrace_broker.model.status import (
+    DamageStatus,
+    MessageCounters,
+    NodeStatus,
+    ObjectTotals,
+    ReplicaStatus,
+)
 
 
 def row(number: int, name: str, figure: int | None = None, **more: Any) -> dict[str, Any]:
