@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import Any, Final, final
 
@@ -26,7 +27,7 @@ from headrace_simulation.cluster.process import Process
 PORT: Final = 7000
 
 
-def _unmetered(*_: object) -> None:
+def _unmetered(root: Path, siblings: bool = False) -> None:
     """Measure nothing: the real machine's memory says nothing here."""
 
 
