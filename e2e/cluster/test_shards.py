@@ -6,10 +6,12 @@ import os
 import signal
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from urllib.request import Request, urlopen
 
 import pytest
 from e2e.harness.cluster import Cluster, wait_for
@@ -113,6 +115,10 @@ def test_one_address_leads_to_all_processes_of_a_node(sharded: Cluster) -> None:
     assert min(spread()) > 0
     [row] = [row for row in rows(sharded, "/api/nodes") if row["name"] == "n2"]
     assert [each["name"] for each in row["shards"]] == ["n2", "n2:1"]
+    headers = {"Authorization": f"Basic {b64encode(b'guest:guest').decode()}"}
+    asked = Request(f"http://{sharded.node('n2').http}/metrics", headers=headers)
+    with urlopen(asked) as answer:
+        assert b"\nheadrace_cluster_nodes 3.0\n" in answer.read()
 
 
 def test_a_process_that_is_killed_is_started_again_alone(sharded: Cluster) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from headrace_broker.model import build_info
+from headrace_broker.model.shard import node_name
 from headrace_broker.runtime.metrics.metric import Sample
 from headrace_broker.runtime.rpc.protocol import OUTCOMES
 from headrace_broker.runtime.security.certificate_end import CertificateEnd
@@ -59,7 +60,7 @@ class NodeSamples:
     def _cluster(self) -> Iterator[Sample]:
         node = self._node
         own = node.config.node.id
-        yield Sample("cluster_nodes", len(node.names))
+        yield Sample("cluster_nodes", len({node_name(each) for each in node.names.values()}))
         for peer, name in node.names.items():
             if peer != own:
                 yield Sample("peer_up", node.peers_up.get(peer, 0) > 0, (name,))
