@@ -16,6 +16,7 @@ from urllib.request import Request, urlopen
 import pytest
 from e2e.harness.cluster import Cluster, wait_for
 from e2e.harness.command import run_command
+from e2e.harness.ports import free_sharded_port
 
 from headrace_broker.cli.local_cluster import ClusterError, LocalNode
 
@@ -29,7 +30,7 @@ HEADRACE: Final = (sys.executable, "-m", "headrace_broker.cli")
 def sharded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """Three nodes of two processes each, all of which serve."""
     monkeypatch.setenv("HEADRACE_NODE_SHARDS", str(SHARDS))
-    with Cluster(tmp_path / "data") as started:
+    with Cluster(tmp_path / "data", base_port=free_sharded_port()) as started:
         for node in started.local.nodes:
             wait_for(f"{node.name}:1", partial(serves, node, 1))
         yield started

@@ -43,8 +43,8 @@ def wait_for(what: str, check: Callable[[], Any], seconds: float = READY_SECONDS
 class Cluster:
     """Nodes n1, n2 and n3 as processes of their own."""
 
-    def __init__(self, data: Path, count: int = 3) -> None:
-        self.local = LocalCluster(data, count, free_cluster_port())
+    def __init__(self, data: Path, count: int = 3, base_port: int = 0) -> None:
+        self.local = LocalCluster(data, count, base_port or free_cluster_port())
         self._connections: list[pika.BlockingConnection] = []
 
     def __enter__(self) -> Cluster:

@@ -12,6 +12,7 @@ import socket
 from typing import Final
 
 from headrace_broker.cli.local_cluster import GRPC_OFFSET, HTTP_OFFSET, NODES_MAX, PEER_OFFSET
+from headrace_broker.model.shard import SHARD_PORTS
 
 FIRST: Final = 24000  # from here to 32,000: below what kernels give to whoever asks for any port
 PER_WORKER: Final = 2000
@@ -23,6 +24,11 @@ CLUSTER_FIRST: Final = 12000
 CLUSTER_PORTS: Final = 20
 CLUSTERS_PER_WORKER: Final = 7
 OFFSETS: Final = (0, PEER_OFFSET, GRPC_OFFSET, HTTP_OFFSET)
+
+# AMQP ports of local clusters whose nodes have shards: one cluster for each worker at a time. None
+# of their ports, 9,000 to 19,080, is one of those above.
+SHARDED_FIRST: Final = 9000
+SHARDED_OFFSETS: Final = (*OFFSETS, *(PEER_OFFSET + SHARD_PORTS * shard for shard in (1, 2)))
 
 _numbers = itertools.count(os.getpid() % PER_WORKER)
 _clusters = itertools.count()
@@ -54,6 +60,19 @@ def free_cluster_port() -> int:
         if all(map(_is_free, taken)):
             return port
     raise OSError(f"{CLUSTERS_PER_WORKER} local clusters run already, or others use their ports")
+
+
+def free_sharded_port() -> int:
+    """Return the AMQP port of the first node of a local cluster with up to three shards a node.
+
+    Raises:
+        OSError: this process has such a cluster, or others use its ports.
+    """
+    port = SHARDED_FIRST + _worker() * CLUSTER_PORTS
+    taken = (port + offset + node for offset in SHARDED_OFFSETS for node in range(NODES_MAX))
+    if all(map(_is_free, taken)):
+        return port
+    raise OSError(f"ports of a cluster with shards, from {port} on, are taken")
 
 
 def free_ports(count: int) -> list[int]:
