@@ -24,8 +24,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from compare import build_load_generator
-from peers import Headrace, PeerError, descendants
+from peers import Headrace, PeerError, descendants, wait_until
 from replication.figures import processor_seconds, replace_section
+
+from headrace_broker.cli.local_cluster import LocalCluster
 
 PERIOD_US: Final = 10_000  # of a quota
 GROUPS_V1: Final = Path("/sys/fs/cgroup/cpu")
@@ -82,9 +84,18 @@ def cluster_of(directory: Path, shards: int) -> Iterator[Headrace]:
         del os.environ["HEADRACE_NODE_SHARDS"]
     cluster.start()
     try:
+        wait_until(f"{shards} shards a node", lambda: _serve(cluster, shards))
         yield cluster
     finally:
         cluster.stop()
+
+
+def _serve(cluster: Headrace, shards: int) -> bool:
+    """Return whether all nodes have so many processes that answer."""
+    first = LocalCluster.existing(cluster.directory).nodes[0]
+    found = first.api.request("GET", "/api/cluster/nodes").body
+    told = [each["leaders"] for row in found for each in row["shards"]]
+    return len(told) == len(cluster.ports) * shards and None not in told
 
 
 def load(program: Path, cluster: Headrace, pids: list[int], seconds: int) -> Sample:
