@@ -93,12 +93,30 @@ def bodies(cluster: Cluster, name: str) -> dict[str, list[bytes]]:
     return found
 
 
+def refusal_of(node: LocalNode) -> str:
+    """Return why a node does not start."""
+    refused = subprocess.run(
+        [*HEADRACE, "serve", "--config", str(node.config_file)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert refused.returncode == 1
+    assert "Traceback" not in refused.stderr
+    return refused.stderr
+
+
 def test_replicas_are_on_different_nodes_and_leaders_in_all_processes(sharded: Cluster) -> None:
     declare(sharded)
     found = rows(sharded, "/api/queues")
     for row in found:
         assert sorted(member.partition(":")[0] for member in row["members"]) == ["n1", "n2", "n3"]
     assert {row["members"][0] for row in found} == {"n1", "n1:1"}  # the client's own node
+    for name in ("n1", "n2", "n3"):  # also of queues without a replica in the process that answers
+        told = rows(sharded, "/api/queues", name)
+        assert {row["state"] for row in told} == {"running"}, name
+        assert {row["leader"] for row in told} == {"n1", "n1:1"}, name
     catalog = [member for row in rows(sharded, "/api/nodes") for member in row["catalog"]]
     roles = {member["node"]: member["role"] for member in catalog}
     assert {name for name in roles if roles[name] == "voter"} == {"n1", "n2", "n3"}
@@ -183,16 +201,10 @@ def test_a_process_leaves_before_a_node_has_fewer(
     declare(sharded)
     publish(sharded, "n1", "before")
     node = sharded.node("n3")
+    taken = refusal_of(node)  # a second one with the same addresses
+    assert "is in use, maybe by another node" in taken
     monkeypatch.setenv("HEADRACE_NODE_SHARDS", "1")
-    refused = subprocess.run(
-        [*HEADRACE, "serve", "--config", str(node.config_file)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert refused.returncode == 1
-    assert "headrace node forget n3:1 --replicas move" in refused.stderr
-    assert "Traceback" not in refused.stderr
+    assert "headrace node forget n3:1 --replicas move" in refusal_of(node)
     run_command(sharded, (*HEADRACE, "node", "drain", "n3:1"), "n1", 0)
     run_command(sharded, (*HEADRACE, "node", "forget", "n3:1", "--replicas", "move"), "n1", 0)
     sharded.kill("n3")

@@ -334,6 +334,10 @@ class FakeNode:
             raise LeaderUnavailableError("no leader")
         return QueueCounts(self.messages[queue.name], 0, 0)
 
+    async def led_counts(self, queue: Queue) -> tuple[QueueCounts, str]:
+        """As `counts`, from a leader called `far`."""
+        return await self.counts(queue), "far"
+
     async def counts(self, queue: Queue) -> QueueCounts:
         try:
             return await self.ask(queue)

@@ -25,8 +25,12 @@ def state_of(row: Row) -> str:
         return "drained"
     if row["being_drained"]:
         return "draining"
-    down = [each["name"] for each in row.get("shards", ()) if not each["running"]]
-    return f"running, but {', '.join(down)} down" if down else "running"
+    shards = row.get("shards", ())
+    down = [each["name"] for each in shards if not each["running"]]
+    drained = [each["name"] for each in shards if each["running"] and each["being_drained"]]
+    states = [f"shard {', '.join(down)} down"] if down else []
+    states += [f"shard {', '.join(drained)} in maintenance"] if drained else []
+    return ", but ".join(["running", *states])
 
 
 def clock_of(row: Row) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import logging
 import os
@@ -14,12 +15,18 @@ import click
 import uvloop
 
 from headrace_broker.cli import log_format, shards
-from headrace_broker.config.configuration import Config, ConfigError, load_config
+from headrace_broker.config.configuration import Config, ConfigError, load_config, split_address
 from headrace_broker.config.shards import count_problem, shard_config, shard_count
 from headrace_broker.logs.log_event import NODE_STOPPED, log_event
 from headrace_broker.management.http.request_id import record_requests
 from headrace_broker.model import build_info
-from headrace_raftlog.model.errors import DamageFoundError, ForgottenError, RaftLogError
+from headrace_raftlog.model.errors import (
+    DamageFoundError,
+    ForgottenError,
+    IdentityError,
+    LogLockedError,
+    RaftLogError,
+)
 
 logger = logging.getLogger("headrace.node")
 
@@ -72,10 +79,16 @@ def serve(
         raise _refused(error, shard) from None
     except (RaftLogError, OSError) as error:
         logger.critical("%s: %s", type(error).__name__, error)
-        raise click.ClickException(f"node {config.node.name} cannot go on: {error}") from error
+        text = f"node {config.node.name} cannot go on: {error}"
+        taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        if shard is not None and (taken or isinstance(error, LogLockedError | IdentityError)):
+            raise _ShardRefusal(text) from error
+        raise click.ClickException(text) from error
 
 
 class _ShardRefusal(click.ClickException):
+    """Ends all processes of a node, at the first start of one."""
+
     exit_code = shards.REFUSED
 
 
@@ -88,6 +101,11 @@ def _supervise(config: Config, path: Path | None, log_level: str, count: int) ->
     command = [sys.executable, "-P", "-m", "headrace_broker.cli", "serve", "--log-level", log_level]
     if path is not None:
         command += ["--config", str(path)]
+    try:
+        for address in filter(None, config.listeners.shared()):
+            shards.check_unshared(*split_address(address))
+    except OSError as error:
+        raise click.ClickException(f"node {config.node.name} cannot go on: {error}") from error
     status = asyncio.run(shards.ShardSupervisor(config.node.name, command, count).run())
     if status:
         sys.exit(status)

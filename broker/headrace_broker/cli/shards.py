@@ -5,22 +5,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import errno
 import logging
 import os
 import signal
+import socket
 import sys
+import time
 from collections.abc import Sequence
 from typing import Final
 
 from headrace_broker.logs.log_event import SHARD_ENDED, log_event
 from headrace_broker.model.shard import shard_name
 
-REFUSED: Final = 78  # exit status of a process whose configuration is refused; sysexits.h
+# Exit status of a process whose configuration is refused, or whose data or address another one
+# has; sysexits.h.
+REFUSED: Final = 78
 NOT_STARTED: Final = 127  # in place of the exit status of a process that could not be started
 RESTART_S_MIN: Final = 1.0  # before a process that ended is started again; twice as long each time
 RESTART_S_MAX: Final = (
     30.0  # the longest pause; a process that ran for longer begins with the least
 )
+ADDRESS_S_MAX: Final = 5.0  # for an address to be free, as after a kill of a node
+ADDRESS_LOOK_S: Final = 0.1  # between two looks
 _DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG, prctl(2)
 
 logger = logging.getLogger("headrace.node")
@@ -31,6 +38,34 @@ def end_with(supervisor: int) -> None:
     ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != supervisor:  # it ended before
         sys.exit(1)
+
+
+def check_unshared(host: str, port: int) -> None:
+    """Refuse an address at which others accept: with `SO_REUSEPORT` they would share clients.
+
+    One that does not resolve is left to those who will bind it.
+
+    Raises:
+        OSError: it is in use still after ADDRESS_S_MAX, as by a node that was killed just now.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror:
+        return
+    until = time.monotonic() + ADDRESS_S_MAX
+    for family, _, _, _, address in found:
+        while True:
+            try:
+                socket.create_server((str(address[0]), port), family=family).close()
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    break
+                if time.monotonic() > until:
+                    text = f"{host}:{port} is in use, maybe by another node"
+                    raise OSError(error.errno, text) from error
+                time.sleep(ADDRESS_LOOK_S)
+            else:
+                break
 
 
 class ShardSupervisor:
@@ -55,7 +90,7 @@ class ShardSupervisor:
         """Keep all of them running until SIGTERM or SIGINT.
 
         SIGHUP is passed on. A process that ends by itself is started again, alone; but one that
-        refuses its configuration at its first start ends them all.
+        ends as REFUSED at its first start ends them all.
 
         Returns:
             The exit status, when the last has ended.

@@ -45,7 +45,7 @@ def requests(api: FakeApi) -> list[tuple[Any, ...]]:
         ({"being_drained": True, "drained": True}, "drained"),
         ({"running": False}, "down"),
         ({"running": False, "being_drained": True}, "down, in maintenance"),
-        ({"shards": [{"name": "n/2", "running": True}]}, "running"),
+        ({"shards": [{"name": "n/2", "running": True, "being_drained": False}]}, "running"),
     ],
 )
 def test_a_listing_says_how_each_node_is(api: FakeApi, more: dict[str, Any], state: str) -> None:
@@ -61,10 +61,10 @@ def test_a_listing_says_how_each_node_is(api: FakeApi, more: dict[str, Any], sta
 
 def test_a_listing_names_processes_that_are_down(api: FakeApi) -> None:
     runs = {"n1": True, "n1:1": False, "n1:2": False}
-    shards = [{"name": name, "running": running} for name, running in runs.items()]
+    shards = [{"name": each, "running": runs[each], "being_drained": False} for each in runs]
     api.answers.append(ApiAnswer(200, [row(shards=shards)]))
     line = run("list").stdout.splitlines()[1]
-    assert "running, but n1:1, n1:2 down" in line
+    assert "running, but shard n1:1, n1:2 down" in line
     assert line.split()[-2] == "3"
 
 

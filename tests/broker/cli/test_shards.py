@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -90,6 +91,16 @@ def test_a_process_that_ends_is_started_again_alone(
     ended = [vars(each)["fields"] for each in caplog.records]
     assert [fields["pause_s"] for fields in ended] == [0.01, 0.02, 0.04]
     assert {fields["status"] for fields in ended} == {-signal.SIGKILL}
+
+
+def test_an_address_at_which_others_accept_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards, "ADDRESS_S_MAX", 0.2)
+    with socket.create_server(("127.0.0.1", 0), reuse_port=True) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=f"127.0.0.1:{port} is in use, maybe by another node"):
+            shards.check_unshared("127.0.0.1", port)
+    shards.check_unshared("127.0.0.1", port)
+    shards.check_unshared("no-such-host.invalid", port)
 
 
 def test_a_configuration_that_is_refused_at_first_ends_all(tmp_path: Path) -> None:

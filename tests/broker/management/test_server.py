@@ -141,7 +141,7 @@ def administration() -> Any:
         view = catalog
         flow_report = FlowReport()
 
-        async def counts(self, queue: Queue) -> QueueCounts:
+        async def led_counts(self, queue: Queue) -> tuple[QueueCounts, str]:
             raise AmqpError(INTERNAL_ERROR, "no leader")
 
     return Administration()

@@ -41,6 +41,7 @@ def test_leaders_elsewhere_are_asked_for_counts_and_a_silent_one_is_left_out(api
         ("here", 0),
         ("silent", None),
     ]
+    assert rows[0]["leader"] == rows[0]["node"] == "far"
     assert api("GET", "/api/queues/%2F")[1] == rows
     assert "messages" not in api("GET", "/api/queues/%2F/silent")[1]
 

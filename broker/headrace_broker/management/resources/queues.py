@@ -138,7 +138,7 @@ class QueueEndpoints(Endpoints):
         return found
 
     async def _counted(self, queues: Sequence[QueueStatus]) -> list[QueueStatus]:
-        """Ask the leaders for the counts of queues without a replica here."""
+        """Ask the leaders of queues without a replica here who they are, and for the counts."""
         slots = asyncio.Semaphore(COUNTS_AT_ONCE)
 
         async def count(status: QueueStatus) -> QueueStatus:
@@ -155,9 +155,10 @@ class QueueEndpoints(Endpoints):
         return list(await asyncio.gather(*(count(status) for status in queues)))
 
     async def _count(self, status: QueueStatus, queue: Queue) -> QueueStatus:
-        counts = await self._node.counts(queue)
+        counts, leader = await self._node.led_counts(queue)
         return msgspec.structs.replace(
             status,
+            leader=leader or status.leader,
             has_counts=True,
             messages_ready=counts.ready,
             messages_unacknowledged=counts.unsettled,

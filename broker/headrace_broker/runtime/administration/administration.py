@@ -79,6 +79,12 @@ class NodeAdministration:
         with amqp_errors():
             return await self._node.counts.ask(queue)
 
+    async def led_counts(self, queue: Queue) -> tuple[QueueCounts, str]:
+        """Return the leader's counts and the name of its node; errors are those of `counts`."""
+        with amqp_errors():
+            counts, leader = await self._node.counts.ask_whom(queue)
+        return counts, self._node.names.get(leader, "")
+
     async def purge(self, queue: Queue) -> int:
         """Drop a queue's ready messages, return how many; AmqpError NOT_FOUND or INTERNAL_ERROR."""
         broker = self._node.broker

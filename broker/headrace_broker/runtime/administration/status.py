@@ -7,6 +7,7 @@ from headrace_broker.config.shards import process_ids
 from headrace_broker.flow.alarm import STAGE_ALARM
 from headrace_broker.model.definition import QUEUE_QUORUM, Policy, Queue
 from headrace_broker.model.flow_parameter import PARAMETERS
+from headrace_broker.model.shard import SHARD_IDS, node_name, shard_name
 from headrace_broker.model.status import (
     DamageStatus,
     LocalTotals,
@@ -61,9 +62,11 @@ class NodeStatusSource:
             return "the disk of the node hangs: it leads nothing, and what it knows grows old"
         if not self._node.raft.leader(CATALOG_GROUP):
             return f"the catalog has no leader: {self._why_leaderless()}"
-        away = (process_ids(node.config) & node.names.keys()) - node.nodes_up()
+        forgotten = {each for each, _ in node.catalog.catalog.forgotten()} - node.names.keys()
+        away = process_ids(node.config) - node.nodes_up() - forgotten
         if away:
-            names = ", ".join(self._name(each) for each in sorted(away))
+            first = node_name(node.config.node.name)
+            names = ", ".join(shard_name(first, each // SHARD_IDS) for each in sorted(away))
             return f"of the node's processes, {names} is not heard"
         return ""
 

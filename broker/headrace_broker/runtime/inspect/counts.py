@@ -87,6 +87,10 @@ class CountsClient:
         """
         return await self._leaders.ask(queue, AskCounts(queue.group, using))
 
+    async def ask_whom(self, queue: Queue) -> tuple[QueueCounts, int]:
+        """Return the leader's counts and the id of its node; errors are those of `ask`."""
+        return await self._leaders.ask_whom(queue, AskCounts(queue.group))
+
 
 def _answer(host: QueueHost, question: AskCounts) -> QueueCounts:
     if question.using:

@@ -163,7 +163,14 @@ class Leaders:
     async def ask(
         self, queue: Queue, question: LeaderQuestion[A], slots: asyncio.Semaphore | None = None
     ) -> A:
-        """Return the leader's answer.
+        """Return the leader's answer; arguments and errors are those of `ask_whom`."""
+        answer, _ = await self.ask_whom(queue, question, slots)
+        return answer
+
+    async def ask_whom(
+        self, queue: Queue, question: LeaderQuestion[A], slots: asyncio.Semaphore | None = None
+    ) -> tuple[A, int]:
+        """Return the leader's answer, and the id of its node.
 
         Args:
             queue: whose leader is asked.
@@ -186,7 +193,7 @@ class Leaders:
                     pause = PAUSE_SECONDS
                     if target:
                         try:
-                            return await self._rpc.ask(target, question, seconds)
+                            return await self._rpc.ask(target, question, seconds), target
                         except RpcError as error:
                             pause = attempts.note(target, error)
                     if not attempts.redirected or before:  # else that one is asked at once
