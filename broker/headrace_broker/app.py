@@ -93,6 +93,7 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
         hosts = Hosts(host_names(config))
         management = ManagementServer(status, administration, hosts=hosts, calls=node.broker.calls)
         stack.push_async_callback(management.stop)
+        management.begin_sampling()  # of a process without HTTP as well
         for address, security in ((config.listeners.http, None), (config.listeners.https, tls)):
             if address:
                 await management.start(*split_address(address), security)

@@ -134,12 +134,16 @@ class ManagementServer(Endpoints):
                 await self.stop()
             raise
         self._listeners.append(listener)
+        self.begin_sampling()
+        return bound
+
+    def begin_sampling(self) -> None:
+        """Take samples from now until `stop`, which other nodes ask for too."""
         if not self._samplers:
             self._samplers = [
                 asyncio.create_task(self._sample_forever(), name="management-rates"),
                 asyncio.create_task(self._node.stats.sample_forever(), name="management-stats"),
             ]
-        return bound
 
     async def stop(self) -> None:
         """Stop listening; a server that was not started is left alone."""

@@ -150,7 +150,7 @@ class DiskReads:
         piece = self._pieces.find(sequence, offset, 1)
         if piece is None or piece.error is not None:
             return b""
-        piece.kept_turns = 0
+        self._pieces.use(sequence, piece)
         start = offset - piece.offset
         return piece.data[start : start + count]
 

@@ -72,15 +72,19 @@ class _SegmentPieces:
 
 
 class PieceCache:
-    """Pieces of segments by segment and offset, the one used last behind the others.
+    """Pieces of segments by segment and offset.
 
     READ_PIECES_MAX of READ_PIECES_BYTES_MAX at most besides those that somebody may come for yet,
-    or one piece.
+    or one piece. There may be thousands of those while a log is replayed, so nothing but a turn of
+    the loop looks at each.
     """
 
     def __init__(self) -> None:
         self.held_bytes = 0  # of all pieces
-        self._pieces: OrderedDict[tuple[int, int], Piece] = OrderedDict()
+        self._pieces: dict[tuple[int, int], Piece] = {}
+        # those that nobody waits for, the one used last behind the others
+        self._idle: OrderedDict[tuple[int, int], None] = OrderedDict()
+        self._newest = (0, -1)  # the one kept or used last
         self._segments: dict[int, _SegmentPieces] = {}
 
     def find(self, sequence: int, offset: int, count: int) -> Piece | None:
@@ -90,13 +94,18 @@ class PieceCache:
 
     def use(self, sequence: int, piece: Piece) -> None:
         """Note that whoever asked for a piece came for it."""
-        self._pieces.move_to_end((sequence, piece.offset))
         piece.kept_turns = 0
+        self._newest = (sequence, piece.offset)
+        self._idle[self._newest] = None
+        self._idle.move_to_end(self._newest)
 
     def keep(self, sequence: int, piece: Piece) -> None:
         """Add a piece, in place of one at the same offset, and make room for it."""
         self.drop(sequence, piece.offset)
-        self._pieces[sequence, piece.offset] = piece
+        self._newest = (sequence, piece.offset)
+        self._pieces[self._newest] = piece
+        if not piece.kept_turns:
+            self._idle[self._newest] = None
         self._segments.setdefault(sequence, _SegmentPieces()).put(piece)
         self.held_bytes += len(piece.data)
         self.make_room()
@@ -106,6 +115,7 @@ class PieceCache:
         piece = self._pieces.pop((sequence, offset), None)
         if piece is None:
             return
+        self._idle.pop((sequence, offset), None)
         self.held_bytes -= len(piece.data)
         segment = self._segments[sequence]
         segment.drop(offset)
@@ -121,13 +131,11 @@ class PieceCache:
 
     def make_room(self) -> None:
         """Remove the least recently used pieces without a waiter, but never the newest."""
-        if not self._is_full():
-            return
-        for (sequence, offset), piece in list(self._pieces.items())[:-1]:
-            if not piece.kept_turns:
-                self.drop(sequence, offset)
-                if not self._is_full():
-                    return
+        while self._is_full():
+            oldest = next((key for key in self._idle if key != self._newest), None)
+            if oldest is None:
+                return
+            self.drop(*oldest)
 
     def _is_full(self) -> bool:
         return self.held_bytes > READ_PIECES_BYTES_MAX or len(self._pieces) > READ_PIECES_MAX
@@ -139,7 +147,10 @@ class PieceCache:
     def age(self) -> int:
         """Begin a turn of the loop; return for how many more turns, in sum, pieces are kept."""
         kept = 0
-        for piece in self._pieces.values():
-            piece.kept_turns = max(0, piece.kept_turns - 1)
-            kept += piece.kept_turns
+        for key, piece in self._pieces.items():
+            if piece.kept_turns:
+                piece.kept_turns -= 1
+                kept += piece.kept_turns
+                if not piece.kept_turns:
+                    self._idle[key] = None
         return kept
