@@ -49,6 +49,12 @@ def rows(cluster: Cluster, path: str, name: str = "n1") -> list[dict[str, Any]]:
     return list(answer.body)
 
 
+def messages(cluster: Cluster) -> int:
+    """Return how many messages the cluster holds."""
+    answer = cluster.node("n1").api.request("GET", "/api/overview")
+    return int(answer.body["queue_totals"]["messages"])
+
+
 def states(cluster: Cluster, name: str = "n1") -> list[list[bool]]:
     """Return by node which of its processes run, as a node sees it and they answer."""
     found = rows(cluster, "/api/cluster/nodes", name)
@@ -117,6 +123,8 @@ def test_replicas_are_on_different_nodes_and_leaders_in_all_processes(sharded: C
         told = rows(sharded, "/api/queues", name)
         assert {row["state"] for row in told} == {"running"}, name
         assert {row["leader"] for row in told} == {"n1", "n1:1"}, name
+    publish(sharded, "n1", "one")
+    wait_for("totals", lambda: messages(sharded) == len(QUEUES))
     catalog = [member for row in rows(sharded, "/api/nodes") for member in row["catalog"]]
     roles = {member["node"]: member["role"] for member in catalog}
     assert {name for name in roles if roles[name] == "voter"} == {"n1", "n2", "n3"}
