@@ -26,6 +26,7 @@ RESTART_S_MIN: Final = 1.0  # before a process that ended is started again; twic
 RESTART_S_MAX: Final = (
     30.0  # the longest pause; a process that ran for longer begins with the least
 )
+STOP_S_MAX: Final = 60.0  # after which a process that hangs is killed; ordinary ones need a third
 ADDRESS_S_MAX: Final = 5.0  # for an address to be free, as after a kill of a node
 ADDRESS_LOOK_S: Final = 0.1  # between two looks
 _DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG, prctl(2)
@@ -107,6 +108,7 @@ class ShardSupervisor:
     def _end(self) -> None:
         self._stop.set()
         self._send(signal.SIGTERM)
+        asyncio.get_running_loop().call_later(STOP_S_MAX, self._send, signal.SIGKILL)
 
     def _send(self, number: signal.Signals) -> None:
         for process in self._running.values():

@@ -93,6 +93,23 @@ def test_a_process_that_ends_is_started_again_alone(
     assert {fields["status"] for fields in ended} == {-signal.SIGKILL}
 
 
+def test_a_process_that_hangs_is_killed_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards, "STOP_S_MAX", 0.2)
+
+    async def body() -> None:
+        world = World(tmp_path)
+        running = asyncio.create_task(world.supervisor.run())
+        await world.until(lambda: all(world.lines(shard) for shard in range(2)))
+        os.kill(int(world.lines(1)[0]), signal.SIGSTOP)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await running == 0
+        assert world.lines(0)[1:] == ["SIGTERM"]
+
+    asyncio.run(body())
+
+
 def test_an_address_at_which_others_accept_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shards, "ADDRESS_S_MAX", 0.2)
     with socket.create_server(("127.0.0.1", 0), reuse_port=True) as taken:
