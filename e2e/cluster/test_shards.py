@@ -22,7 +22,6 @@ from headrace_broker.cli.local_cluster import ClusterError, LocalNode
 
 SHARDS: Final = 2
 QUEUES: Final = tuple(f"q{number}" for number in range(12))
-MESSAGES: Final = 5  # in each queue
 HEADRACE: Final = (sys.executable, "-m", "headrace_broker.cli")
 
 

@@ -44,7 +44,8 @@ def end_with(supervisor: int) -> None:
 def check_unshared(host: str, port: int) -> None:
     """Refuse an address at which others accept: with `SO_REUSEPORT` they would share clients.
 
-    One that does not resolve is left to those who will bind it.
+    One that does not resolve, or that cannot be bound for another reason, is left to those who
+    will bind it.
 
     Raises:
         OSError: it is in use still after ADDRESS_S_MAX, as by a node that was killed just now.

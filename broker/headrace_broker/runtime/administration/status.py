@@ -20,6 +20,7 @@ from headrace_broker.model.status import (
     WatermarkStatus,
 )
 from headrace_broker.runtime.alarm.alarms import AlarmStatus
+from headrace_broker.runtime.cluster.node_directory import version_problem
 from headrace_broker.runtime.inspect.counts import watermark_of
 from headrace_broker.runtime.intake.flow_settings import Setting
 from headrace_broker.runtime.metrics.local_totals import local_totals, message_counters
@@ -67,7 +68,8 @@ class NodeStatusSource:
         if away:
             first = node_name(node.config.node.name)
             names = ", ".join(shard_name(first, each // SHARD_IDS) for each in sorted(away))
-            return f"of the node's processes, {names} is not heard"
+            why = version_problem(node.catalog.catalog)
+            return f"of the node's processes, {names} is not heard" + (f": {why}" if why else "")
         return ""
 
     def _why_leaderless(self) -> str:

@@ -12,10 +12,13 @@ import string
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Final, Protocol
 
+from headrace_broker.catalog.cluster_version import in_force
 from headrace_broker.catalog.event import Event, NodeAdded, NodeRemoved
+from headrace_broker.catalog.version import ZONES
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.logs.log_event import CLUSTER, NODE_REFUSED, log_event
 from headrace_broker.model.definition import Node
+from headrace_broker.model.shard import SHARD_IDS, belongs_to, is_further, node_name
 from headrace_raftlog.model.group import CATALOG_GROUP
 from headrace_raftlog.model.membership import Membership, member_node
 
@@ -174,6 +177,30 @@ def address_problem(address: str) -> str:
     if ":" in bare and not host.startswith("["):
         return f"address: the IPv6 host of '{address}' needs brackets"
     return ""
+
+
+def join_problem(view: CatalogView, admits: bool, node: Node) -> str:
+    """Return why a node may not join that nobody has announced, "" when it may.
+
+    Args:
+        view: of the cluster.
+        admits: whether nodes may; processes of nodes that belong to the cluster may in any case.
+        node: as it describes itself.
+    """
+    if is_further(node):
+        if not belongs_to(node, view.node(node.id % SHARD_IDS)):
+            return f"node '{node_name(node.name)}', whose process it would be, is not known"
+        return version_problem(view)
+    if admits:
+        return ""
+    return "cluster.admit_nodes is off: have it announced first (`headrace node join`)"
+
+
+def version_problem(view: CatalogView) -> str:
+    """Return why nodes cannot have several processes yet, "" when they can."""
+    if in_force(view).catalog >= ZONES:
+        return ""
+    return "nodes of several processes need cluster version 2: finish the upgrade first"
 
 
 def takeover_problem(known: Node | None, asked: Node, up: Collection[int]) -> str:

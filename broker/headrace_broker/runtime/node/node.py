@@ -10,16 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headrace_broker.catalog.access_backup import backup_refusal
-from headrace_broker.catalog.cluster_version import in_force
 from headrace_broker.catalog.event import Event, QueueAdded, QueueChanged, QueueRemoved
-from headrace_broker.catalog.version import ZONES
 from headrace_broker.config.configuration import Config
 from headrace_broker.config.shards import process_ids
 from headrace_broker.flow.account import Ledger
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.definition import Node, Queue
 from headrace_broker.model.reply_code import AmqpError
-from headrace_broker.model.shard import SHARD_IDS, belongs_to, is_further, node_name
 from headrace_broker.runtime.alarm.alarms import AlarmBoard
 from headrace_broker.runtime.backup.client import BackupClient
 from headrace_broker.runtime.backup.points import BackupPoints
@@ -31,7 +28,7 @@ from headrace_broker.runtime.cluster.leader_balance import BalanceAround, Leader
 from headrace_broker.runtime.cluster.leftovers import remove_leftovers
 from headrace_broker.runtime.cluster.maintenance import Maintenance
 from headrace_broker.runtime.cluster.member_moves import MemberMoves
-from headrace_broker.runtime.cluster.node_directory import Admission, NodeDirectory
+from headrace_broker.runtime.cluster.node_directory import Admission, NodeDirectory, join_problem
 from headrace_broker.runtime.cluster.operations import ClusterFacts, Operations
 from headrace_broker.runtime.cluster.reaper import Reaper
 from headrace_broker.runtime.cluster.rehashing import Rehashing
@@ -188,7 +185,10 @@ class BrokerNode:
         )
         self.moves = MemberMoves(view, self.raft, self.catalog.submit)
         self.admission = Admission(
-            self._join_problem, lambda: self.caught_up, self._admit, self.directory.adopt
+            partial(join_problem, self.catalog.catalog, config.cluster.admit_nodes),
+            lambda: self.caught_up,
+            self._admit,
+            self.directory.adopt,
         )
         self.raft.on_stranger = lambda stranger: self.admission.ask(
             Node(stranger.node, stranger.name, stranger.address, disk=stranger.disk),
@@ -302,19 +302,6 @@ class BrokerNode:
             return
         self.peers_up.pop(node, None)
         self.hosting.peer_removed(node)
-
-    def _join_problem(self, node: Node) -> str:
-        """Return why a node may not join that nobody has announced, "" when it may."""
-        view = self.catalog.catalog
-        if is_further(node):
-            if not belongs_to(node, view.node(node.id % SHARD_IDS)):
-                return f"node '{node_name(node.name)}', whose process it would be, is not known"
-            if in_force(view).catalog < ZONES:
-                return "nodes of several processes need cluster version 2: finish the upgrade first"
-            return ""
-        if self.config.cluster.admit_nodes:
-            return ""
-        return "cluster.admit_nodes is off: have it announced first (`headrace node join`)"
 
     async def _admit(self, node: Node) -> str:
         try:

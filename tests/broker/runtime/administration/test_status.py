@@ -67,7 +67,7 @@ class Raft:
 class World:
     """Node 1 of three, as far as its status goes."""
 
-    def __init__(self) -> None:
+    def __init__(self, shards: int = 1) -> None:
         self.raft = Raft()
         self.catalog = Catalog()
         self.do(commands.Bootstrap(NODES, "/", User("guest", b"s", b"h")))
@@ -81,7 +81,7 @@ class World:
             raft=self.raft,
             catalog=SimpleNamespace(catalog=self.catalog),
             config=SimpleNamespace(
-                node=SimpleNamespace(id=1, name="n1", shards=1), cluster=cluster
+                node=SimpleNamespace(id=1, name="n1", shards=shards), cluster=cluster
             ),
             nodes_up=lambda: frozenset(
                 [1, *(peer for peer, boot in self.peers_up.items() if boot)]
@@ -285,3 +285,33 @@ def test_memory_and_disk_of_a_node_are_told_as_it_reported_them(world: World) ->
         "disk_free_limit": 4,
         "disk_free_alarm": False,
     }
+
+
+def test_a_node_is_ready_when_all_its_processes_are_heard() -> None:
+    world = World(shards=2)
+    world.status.accepting = True
+    reason = "of the node's processes, n1:1 is not heard"
+    assert world.status.not_ready_reason().startswith(reason), "it has yet to join"
+    world.do(commands.AdmitNode(Node(65, "n1:1", "127.0.0.1:7165", disk=65)))
+    world.names[65] = "n1:1"
+    world.peers_up[65] = 0
+    assert world.status.not_ready_reason().startswith(reason)
+    world.peers_up[65] = 3
+    assert world.status.not_ready_reason() == ""
+    del world.peers_up[65], world.names[65]
+    world.do(commands.ForgetNode(65))
+    assert world.status.not_ready_reason() == "", "it is not to come back"
+
+
+def test_a_node_is_critical_with_all_its_processes() -> None:
+    world = World(shards=2)
+    world.peers_up = world.node.peers_up = {2: 7, 3: 0, 65: 3}
+    world.do(commands.AdmitNode(Node(65, "n1:1", "127.0.0.1:7165", disk=65)))
+    queue = world.declare("q")
+    elsewhere = commands.SetMembers("/", "q", queue.group, (65,), (1,))
+    world.do(elsewhere)
+    assert world.status.critical_queues() == [("/", "q")], "another process of the node has it"
+    world.peers_up[3] = 9
+    assert world.status.critical_queues() == []
+    world.peers_up = world.node.peers_up = {65: 3}
+    assert world.status.critical_queues() is None, "it has no other node"

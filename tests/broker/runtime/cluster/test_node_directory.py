@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from headrace_broker.catalog.event import NodeAdded, NodeRemoved
+from headrace_broker.catalog.machine import Catalog
 from headrace_broker.model.definition import Node
 from headrace_broker.runtime.cluster import node_directory as module
-from headrace_broker.runtime.cluster.node_directory import Admission, NodeDirectory
+from headrace_broker.runtime.cluster.node_directory import Admission, NodeDirectory, join_problem
 from headrace_raftlog.model.membership import Membership
 
 ONE, TWO, THREE = (Node(number, f"n{number}", f"h:{number}") for number in (1, 2, 3))
@@ -239,3 +240,26 @@ def test_node_that_knows_no_catalog_takes_a_member_at_its_word() -> None:
     gate = Gate(ready=False)
     assert "is from now on" in gate.ask(formed=True)
     assert gate.adopted == [FOUR]
+
+
+@pytest.mark.parametrize(
+    ("admits", "version", "node", "problem"),
+    [
+        (False, 2, FOUR, "cluster.admit_nodes is off"),
+        (True, 1, FOUR, ""),
+        (False, 2, Node(65, "n1:1", "h:165"), ""),
+        (False, 1, Node(65, "n1:1", "h:165"), "need cluster version 2: finish the upgrade"),
+        (True, 1, Node(65, "n1:1", "h:165"), "need cluster version 2: finish the upgrade"),
+        (True, 2, Node(68, "n4:1", "h:168"), "node 'n4', whose process it would be, is not known"),
+        (True, 2, Node(65, "n1:1", "elsewhere:165"), "node 'n1', whose process it would be"),
+    ],
+)
+def test_processes_of_members_may_join(
+    admits: bool, version: int, node: Node, problem: str
+) -> None:
+    view = Catalog()
+    view.put_node(ONE)
+    view.raise_cluster_version(version)
+    found = join_problem(view, admits, node)
+    assert problem in found
+    assert bool(found) is bool(problem)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -86,3 +88,38 @@ def test_it_finds_what_a_look_at_every_piece_would_find(cache: PieceCache, seed:
         assert (found is None) == (not holding)
         assert found is None or found in holding
         assert cache.held_bytes == sum(len(each.data) for each in kept.values())
+
+
+class Looked(dict[Any, Any]):
+    """A dict that counts who goes through all of it."""
+
+    count = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.count += 1
+        return super().__iter__()
+
+    def items(self) -> Any:
+        self.count += 1
+        return super().items()
+
+    def values(self) -> Any:
+        self.count += 1
+        return super().values()
+
+
+def test_what_comes_does_not_look_at_all_that_is_awaited(cache: PieceCache) -> None:
+    """Thousands are awaited in one turn of the loop while a log is replayed."""
+    every = Looked()
+    cache._pieces = every
+    for number in range(3 * READ_PIECES_MAX):
+        cache.keep(number, piece(0, 1))
+    assert len(every) == 3 * READ_PIECES_MAX, "somebody may come for each"
+    for number in range(2 * READ_PIECES_MAX):
+        found = cache.find(number, 0, 1)
+        assert found is not None
+        cache.use(number, found)
+        cache.keep(10_000 + number, piece(0, 1))
+    assert every.count == 0
+    cache.age()
+    assert every.count == 1
