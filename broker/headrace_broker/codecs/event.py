@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, TypeAlias, final
 
 from librt.strings import read_i32_be, read_i64_be
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from headrace_broker.codecs.frame import BASIC_ACK, BASIC_NACK
 from headrace_broker.model.message import Publish
@@ -21,6 +21,7 @@ class ProtocolHeader:
         self.data = data  # unless they are `frame.PROTOCOL_HEADER` nothing more is parsed
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Method:
     """A method that the parser leaves to `codecs.method.decode_method`."""
@@ -31,6 +32,7 @@ class Method:
         self.index: i64 = i64(read_i32_be(payload, 0)) & 0xFFFFFFFF  # class id << 16 | method id
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Acked:
     """basic.ack, or several of consecutive tags.
@@ -49,6 +51,7 @@ class Acked:
         self.multiple = multiple
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Rejected:
     """basic.nack or basic.reject."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from librt.strings import BytesWriter, read_i16_be, read_i32_be, read_i64_be, write_i64_be
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from headrace_broker.model.field_size import UNKNOWN_SIZE, VALUE_SIZES, VARIABLE_SIZE
 
@@ -41,6 +41,7 @@ _U32: Final = 0xFFFFFFFF
 _DIGITS_MAX: Final = 18  # of a decimal number that surely fits an i64
 
 
+@mypyc_attr(acyclic=True)
 @final
 class PropertyReader:
     """A property block of class basic that was looked through once; to be used again and again."""

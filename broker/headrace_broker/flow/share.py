@@ -58,7 +58,7 @@ class Share:
         self._seen: i64 = 0  # bytes of its publish at the last of them
         self._quiet: i64 = 0
         self._shares = shares
-        self._reader = reader
+        self._reader: Reader | None = reader  # None once it is closed
         self._closed = False
 
     @property
@@ -107,6 +107,7 @@ class Share:
         """Drop a closed connection and its share."""
         if not self._closed:
             self._closed = True
+            self._reader = None
             self._shares.close(self, self._quiet)
             self.held = 0
             self.partial = 0
@@ -125,11 +126,12 @@ class Share:
     def stall(self) -> None:
         """Give up on it."""
         self._still = 0
-        self._reader.stalled()
+        if self._reader is not None:
+            self._reader.stalled()
 
     def set_full(self, full: bool) -> None:
         """Stop or resume reading."""
-        if full != self.full:
+        if full != self.full and self._reader is not None:
             self.full = full
             self._reader.may_read(not full)
 

@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 COUNTS_BYTES: Final = 8  # of one position in `DeliveryRun.counts`
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Publish:
     """One message as a publisher sent it."""
@@ -53,6 +54,7 @@ class Publisher:
         self.epoch = epoch  # of its numbers, 0 to 2**62 - 1: those of a lower one count as had
 
 
+@mypyc_attr(acyclic=True)
 @final
 class DeliveryRun:
     """Consecutive deliveries to one consumer whose messages stand in one batch."""

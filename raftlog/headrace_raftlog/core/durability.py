@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Writing:
     """One Ready handed out and not yet reported durable."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 ENTRY_NORMAL: Final = 0  # a command of the application
 ENTRY_NOOP: Final = 1  # what a new leader appends to commit its predecessors' entries
@@ -15,6 +15,7 @@ ENTRY_CONFIG: Final = 2  # a change of membership
 CHECKPOINT: Final = b"checkpoint"
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Entry:
     """An entry of a group's log: one opaque blob, encoded once and never changed.
@@ -44,6 +45,7 @@ class Entry:
         return f"Entry({self.index}, t{self.term}, k{self.kind}, {len(self.data)}B)"
 
 
+@mypyc_attr(acyclic=True)
 @final
 class HardState:
     """Term, vote and commit index, which a group remembers across a restart."""

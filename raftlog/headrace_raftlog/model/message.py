@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from headrace_raftlog.model.entry import Entry
 
@@ -43,6 +43,7 @@ MESSAGE_NAMES: Final = {
 }
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Message:
     """One Raft message between two members of one group incarnation."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.membership import Membership
@@ -12,6 +12,7 @@ from headrace_raftlog.model.message import Message
 from headrace_raftlog.model.snapshot import SnapshotOffer
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Ready:
     """One numbered batch of work; the host may have several under way, finished in order.

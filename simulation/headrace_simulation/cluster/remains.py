@@ -25,12 +25,11 @@ BOUNDED: Final = {
     "Batch": "PAGE_BATCHES",
     "Batch.offsets": "WRITE_BATCH_BYTES_MAX",  # of the one batch that the log's collector reads
     "BatchSizes": "PAGE_BATCHES",
-    "CachedRun": "log.cache_bytes",
-    "CachedRun.entries": "log.cache_bytes",
     "Cause": "CAUSES_REMEMBERED_MAX",
     "Charges._ended": "CAUSES_REMEMBERED_MAX",
     "DiskReads._pieces": "READ_PIECES_MAX",
     "Entry": "log.cache_bytes",
+    "EntryCache._groups": "log.cache_bytes",
     "EntryCache._settled": "log.cache_bytes",
     "FairLanes._rings": "a fixed number for each queue",
     "Origin.slices": "BROUGHT_SLICES_MAX",

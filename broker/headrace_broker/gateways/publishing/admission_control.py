@@ -108,7 +108,7 @@ class AdmissionControl(AccountOwner):
         self._info = info
         self._share = share
         self._effort = effort
-        self._turn = turn
+        self._turn: Turn | None = turn  # None once it is closed
         cause = Cause(info.id, info.kind, info.name, self._broker.node_name)
         self.account = self._broker.ledger.open(cause, self)  # what the connection owes
         self.intake = broker.intake  # the node's
@@ -127,9 +127,15 @@ class AdmissionControl(AccountOwner):
         info.account = self.account
 
     def close(self) -> None:
-        """Close the account and share; what the connection owes it owes until that is done."""
+        """Close the account and share; what the connection owes it owes until that is done.
+
+        No reference is left to what refers to this, so that a closed connection is freed at once.
+        """
         self._broker.ledger.close(self.account)
         self._share.close()
+        self.timers.clear()
+        self.notifier = None
+        self._turn = None
 
     @property
     def name(self) -> str:
@@ -198,7 +204,7 @@ class AdmissionControl(AccountOwner):
         else:
             self._share.release(-size)
         if self.draining and self.buffered_messages == 0:
-            self._turn.wake()
+            self._wake_turn()
 
     def hold_command(self, byte_count: i64) -> None:
         """Count bytes of a command that waits; negative for one that waits no more."""
@@ -251,7 +257,8 @@ class AdmissionControl(AccountOwner):
 
     def stall(self, stalled: bool) -> None:
         """Note that too many commands wait in one channel, or no longer."""
-        self._turn.stall(stalled)
+        if self._turn is not None:
+            self._turn.stall(stalled)
 
     def show(self) -> None:
         """Update the state and limit that listings show."""
@@ -276,6 +283,10 @@ class AdmissionControl(AccountOwner):
         """Schedule `go_on` at the end of the turn, if any channel buffers publishes."""
         if self._holders and not self._due:
             self._due = True
+            self._wake_turn()
+
+    def _wake_turn(self) -> None:
+        if self._turn is not None:
             self._turn.wake()
 
     def go_on(self) -> None:

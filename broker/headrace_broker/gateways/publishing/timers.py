@@ -25,7 +25,6 @@ class Timers:
         self._broker = broker
         self._shell = shell
         self._due: dict[int, tuple[int, Callable[[], None]]] = {}
-        self._callback = self._fire  # one object
         self._set_for: i64 = 0
 
     def set(self, kind: int, seconds: float, callback: Callable[[], None]) -> None:
@@ -42,13 +41,17 @@ class Timers:
         """Forget a timer; one that is not set is ignored."""
         self._due.pop(kind, None)
 
+    def clear(self) -> None:
+        """Forget all timers."""
+        self._due.clear()
+
     def _arm(self) -> None:
         """Schedule a call at the earliest; one that comes too early finds nothing due."""
         if self._due:
             first = min([due for due, _ in self._due.values()])
             wait = max(first - int(self._broker.clock_us()), 0)
             self._set_for = first
-            self._shell.call_later(wait / _SECOND_US, self._callback)
+            self._shell.call_later(wait / _SECOND_US, self._fire)
 
     def _fire(self) -> None:
         """Call back everyone who is due; the awaited time has come, whatever the clock says."""

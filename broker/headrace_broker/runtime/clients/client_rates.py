@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from operator import add
 from typing import Final, NamedTuple
 
@@ -17,6 +16,7 @@ from headrace_broker.model.stats import (
     VhostStats,
 )
 from headrace_broker.runtime.clients.histories import Figures, Histories, samples
+from headrace_broker.runtime.clients.sample_turns import SampleTurns
 from headrace_broker.runtime.contract.port import ConnectionInfo
 from headrace_broker.runtime.routing.router import Router
 from headrace_broker.runtime.rpc.question import Stats
@@ -65,23 +65,29 @@ class ClientRates:
         sample = self._clients.get((connection, channel))
         return sample.rates if sample is not None else ()
 
-    async def sample(self, now_ms: int, lengths: Mapping[str, tuple[int, int, int]]) -> None:
-        """Take a sample, in pieces; lengths by vhost are ready, unacknowledged and others."""
+    async def sample(
+        self,
+        clock_ms: Callable[[], int],  # Unix time
+        lengths: Mapping[str, tuple[int, int, int]],  # by vhost: ready, unacknowledged and others
+        turns: SampleTurns,
+    ) -> None:
+        """Take a sample, in pieces."""
         vhosts = {vhost.name for vhost in self._view.vhosts()}
         passed = {vhost: each for vhost, each in self._over.items() if vhost in vhosts}
         self._over = dict(passed)
         fresh: dict[tuple[str, int], _Sample] = {}
         self._room = limits.RATED_CLIENTS_MAX - len(self._clients)
-        for at, info in enumerate(list(self._connections.values()), 1):
+        for info in list(self._connections.values()):
             figures = _passed(info)
-            self._note(fresh, (info.id, CONNECTION), figures, now_ms)
+            passed[info.vhost] = tuple(map(add, passed.get(info.vhost, _NOTHING), figures))
+            self._note(fresh, (info.id, CONNECTION), figures, clock_ms())
+            await turns.row()
             if info.control is not None:
                 for number, traffic in info.control.traffic():
-                    self._note(fresh, (info.id, number), traffic.counts(), now_ms)
-            passed[info.vhost] = tuple(map(add, passed.get(info.vhost, _NOTHING), figures))
-            if at % limits.LISTING_TURN_ROWS == 0:
-                await asyncio.sleep(0)
+                    self._note(fresh, (info.id, number), traffic.counts(), clock_ms())
+                    await turns.row()
         self._clients = fresh
+        now_ms = clock_ms()
         for vhost in vhosts:
             ready, unsettled, later = lengths.get(vhost, (0, 0, 0))
             figures = (ready, unsettled, *passed.get(vhost, _NOTHING), later)

@@ -16,10 +16,11 @@ from headrace_broker.config.configuration import split_address
 from headrace_broker.core.queue.machine.queue_machine import QueueMachine
 from headrace_broker.flow.history import FINE_MS, History
 from headrace_broker.model import build_info
-from headrace_broker.model.limits import CONNECTIONS_MAX, HISTORY_QUEUES_MAX, LISTING_TURN_ROWS
+from headrace_broker.model.limits import CONNECTIONS_MAX, HISTORY_QUEUES_MAX
 from headrace_broker.model.stats import QUEUE_FIGURES, Listener, NodeStats, QueueStats, StatsRow
 from headrace_broker.runtime.clients.churn import Churn
 from headrace_broker.runtime.clients.histories import Histories, samples
+from headrace_broker.runtime.clients.sample_turns import SampleTurns
 from headrace_broker.runtime.metrics.local_totals import local_totals, message_counters
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.rpc.correlator import ANSWER_SECONDS_MAX
@@ -79,14 +80,13 @@ class StatsBook:
 
     async def sample(self) -> None:
         """Take a sample of the node and of queues that moved within an hour, in pieces."""
-        now = self._clock_ms()
         hosts = self._node.hosting.hosts
-        for at, group in enumerate({*self._histories.keys(), *self._recent()}, 1):
+        turns = SampleTurns()
+        for group in {*self._histories.keys(), *self._recent()}:
             host = hosts.get(group)
             if host is not None:
-                self._sample_queue(host, now)
-            if at % LISTING_TURN_ROWS == 0:
-                await asyncio.sleep(0)
+                self._sample_queue(host, self._clock_ms())
+            await turns.row()
         self._histories.forget_others(hosts)
         for gone in self._standing.keys() - hosts.keys():
             del self._standing[gone]
@@ -100,7 +100,7 @@ class StatsBook:
             self._own = History(own, self._clock_ms())
         else:
             self._own.sample(own, self._clock_ms())
-        await self._node.broker.rates.sample(now, lengths)
+        await self._node.broker.rates.sample(self._clock_ms, lengths, turns)
 
     def _sample_queue(self, host: QueueHost, now_ms: int) -> None:
         group = host.queue.group

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from headrace_broker.codecs.batch import encode_batch, single_head
 from headrace_broker.core.queue.command.command import (
@@ -35,6 +35,7 @@ from headrace_broker.runtime.session.deferred_confirms import DeferredConfirms
 MESSAGE_OVERHEAD: Final = 32  # bytes reckoned for a message beside its bytes
 
 
+@mypyc_attr(acyclic=True)
 @final
 class PendingPublish:
     """One ENQUEUE command that the queue has not answered."""

@@ -21,16 +21,6 @@ def cached_bytes(entries: list[Entry]) -> i64:
 
 
 @final
-class CachedRun:
-    """Entries that were appended together."""
-
-    def __init__(self, group: StoredGroup, entries: list[Entry], size: i64) -> None:
-        self.group = group
-        self.entries = entries
-        self.size = size
-
-
-@final
 class EntryCache:
     """Bound on the entries in memory, over all groups; the oldest appended leave first.
 
@@ -40,7 +30,8 @@ class EntryCache:
     def __init__(self, limit: i64) -> None:
         self.limit = limit  # bytes
         self.used: i64 = 0  # bytes now; beyond the limit only while pinned entries alone exceed it
-        self._settled: deque[CachedRun] = deque()
+        self._settled: deque[Entry] = deque()
+        self._groups: deque[StoredGroup] = deque()  # of these
 
     def resize(self, limit: i64) -> None:
         """Change the limit, at once: excess entries are dropped."""
@@ -62,14 +53,17 @@ class EntryCache:
         What is longer than the whole cache leaves at once, and nothing else for it.
         """
         if size > self.limit:
-            group.forget(entries)
+            for entry in entries:
+                group.forget(entry)
             self.used -= size
             return
-        self._settled.append(CachedRun(group, entries, size))
+        for entry in entries:
+            self._settled.append(entry)
+            self._groups.append(group)
         self._evict()
 
     def _evict(self) -> None:
         while self.used > self.limit and self._settled:
-            run = self._settled.popleft()
-            run.group.forget(run.entries)
-            self.used -= run.size
+            entry = self._settled.popleft()
+            self._groups.popleft().forget(entry)
+            self.used -= i64(len(entry.data)) + ENTRY_CACHE_OVERHEAD_BYTES

@@ -385,12 +385,11 @@ class StoredGroup(GroupLog):
         if i64(live.lengths[at]) & HINTED:
             self.ledger.hint(location, size)
 
-    def forget(self, entries: list[Entry]) -> None:
-        """Let durable entries leave memory."""
+    def forget(self, entry: Entry) -> None:
+        """Let a durable entry leave memory."""
         recent = self.recent
-        for entry in entries:
-            if recent.get(entry.index) is entry:
-                del recent[entry.index]
+        if recent.get(entry.index) is entry:
+            del recent[entry.index]
         if not recent:
             self.recent = {}  # one that was emptied keeps its table
 

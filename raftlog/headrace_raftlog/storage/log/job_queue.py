@@ -119,7 +119,7 @@ class JobQueue:
         A leader's no-op is read once more at most, and most groups hold nothing else.
         """
         if len(job.entries) == 1 and not job.entries[0].data:
-            group.forget(job.entries)
+            group.forget(job.entries[0])
             self._cache.unpin(job.cached)
         else:
             self._cache.settle(group, job.entries, job.cached)

@@ -9,7 +9,7 @@ import pytest
 
 from headrace_broker.catalog.event import ExchangeAdded, VhostRemoved
 from headrace_broker.model.definition import Exchange, Vhost
-from headrace_broker.model.limits import RATED_CLIENTS_MAX
+from headrace_broker.model.limits import RATED_CLIENTS_MAX, SAMPLE_TURN_ROWS
 from headrace_broker.model.stats import (
     BYTE_FIGURES,
     CLIENT_FIGURES,
@@ -20,6 +20,7 @@ from headrace_broker.model.stats import (
     VhostStats,
 )
 from headrace_broker.runtime.clients.client_rates import ClientRates
+from headrace_broker.runtime.clients.sample_turns import SampleTurns
 from headrace_broker.runtime.contract.port import ConnectionControl, ConnectionInfo
 from headrace_broker.runtime.contract.traffic import ClientTraffic, ExchangeTraffic
 from headrace_broker.runtime.routing.router import Router
@@ -71,7 +72,7 @@ class World:
 
     def sample(self, lengths: dict[str, tuple[int, int, int]] | None = None) -> None:
         self.now += 5_000
-        asyncio.run(self.rates.sample(self.now, lengths or {}))
+        asyncio.run(self.rates.sample(lambda: self.now, lengths or {}, SampleTurns(0)))
 
     def vhost(self, name: str) -> dict[str, int]:
         for row in self.rates.rows(Stats(vhosts=True)):
@@ -169,6 +170,26 @@ def test_no_more_clients_have_rates_than_there_is_room_for(world):
     assert world.rates.rates("c", RATED_CLIENTS_MAX - 1)
     assert world.rates.rates("c", RATED_CLIENTS_MAX + 50)
     assert world.rates.rates("c", 1) == ()
+
+
+def test_a_sample_of_many_channels_lets_others_have_their_turns(world):
+    _, control = world.connect("c")
+    control.open = {number: ClientTraffic() for number in range(1, 10 * SAMPLE_TURN_ROWS)}
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def beside() -> None:
+        task = asyncio.create_task(others())
+        await world.rates.sample(lambda: 5_000, {}, SampleTurns(0))
+        task.cancel()
+
+    asyncio.run(beside())
+    assert turns >= 10
 
 
 def test_a_vhost_has_what_its_open_and_its_closed_connections_have_passed(world):

@@ -37,7 +37,8 @@ class Model:
             self.places[entry.index] = (self.end, len(entry.data))
             self.end += HEADER_BYTES + len(entry.data)
         self.group.settle(entries, start)
-        self.group.forget(entries[::2])
+        for entry in entries[::2]:
+            self.group.forget(entry)
 
     def snapshot(self, live: list[int], index: int) -> None:
         """Keep only these entries up to `index`."""

@@ -32,7 +32,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from librt.strings import BytesWriter, read_i64_be, write_i32_be, write_i64_be
-from mypy_extensions import i32, i64
+from mypy_extensions import i32, i64, mypyc_attr
 
 from headrace_broker.core.queue.messages.batch_sizes import BatchSizes
 from headrace_broker.core.queue.messages.publisher import Named, write_named
@@ -92,6 +92,7 @@ SETTLE_ITEM_BYTES: Final = 21
 PREFETCH_ITEM_BYTES: Final = 8
 
 
+@mypyc_attr(acyclic=True)
 @final
 class SettleItem:
     """Outcome of one range of deliveries."""
@@ -103,6 +104,7 @@ class SettleItem:
         self.last = last  # last delivery number, inclusive; settled ones are passed over
 
 
+@mypyc_attr(acyclic=True)
 class Command:
     """Base of all decoded commands."""
 
@@ -115,6 +117,7 @@ class Malformed(Command):
         self.reason = reason
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Enqueue(Command):
     """A batch whose first message has number `seq` on the session's publish lane."""
@@ -137,6 +140,7 @@ class Enqueue(Command):
         self.named: Named | None = None  # who publishes it under which numbers, None if not said
 
 
+@mypyc_attr(acyclic=True)
 class Control(Command):
     """Base of the commands that are numbered on the control lane of a session."""
 
@@ -145,6 +149,7 @@ class Control(Command):
         self.seq = seq
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Settle(Control):
     """Settle ranges of deliveries, in order."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from headrace_broker.core.queue.messages.batch_sizes import BatchSizes
 from headrace_broker.core.queue.messages.effect import Acquired
@@ -12,6 +12,7 @@ from headrace_broker.core.queue.messages.effect import Acquired
 _PACKED_BYTES: Final = 12
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Batch:
     """Messages at consecutive positions of an entry that were never acquired."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from librt.strings import BytesWriter, read_i16_be, read_i32_be, write_i32_be
-from mypy_extensions import i32, i64
+from mypy_extensions import i32, i64, mypyc_attr
 
 U32: Final = 0xFFFFFFFF
 UNEQUAL: Final = -1
@@ -13,6 +13,7 @@ MESSAGE_HEAD_BYTES: Final = 8  # two empty short strings, a length, empty proper
 PROPERTIES_BYTES_MIN: Final = 2
 
 
+@mypyc_attr(acyclic=True)
 @final
 class BatchSizes:
     """Body sizes of a batch's messages: one number where they are equal, else 4 bytes each."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 STATUS_OK: Final = 0
 STATUS_EXCLUSIVE_IN_USE: Final = 1  # this or another consumer is to be the only one
@@ -33,6 +33,7 @@ REFUSED_NO_CONSUMER: Final = 2  # of ENQUEUE_NOW: no consumer can take it at onc
 REFUSED_FENCED: Final = 3  # its publisher has published under a later epoch since
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Acquired:
     """One message that is told apart from its batch: taken out of it, or waiting on its own."""
@@ -66,6 +67,7 @@ class Acquired:
         )
 
 
+@mypyc_attr(acyclic=True)
 class Effect:
     """Base of everything that `QueueMachine.apply` returns."""
 
@@ -75,6 +77,7 @@ class Effect:
         return f"{type(self).__name__}({', '.join(values)})"
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Enqueued(Effect):
     """Every message of the session's publish lane up to and with `seq` is in the queue or was."""
@@ -84,6 +87,7 @@ class Enqueued(Effect):
         self.seq = seq
 
 
+@mypyc_attr(acyclic=True)
 @final
 class ConfirmsDeferred(Effect):
     """Defer confirms of these publishes, which the next Enqueued covers: they are in the queue.
@@ -96,6 +100,7 @@ class ConfirmsDeferred(Effect):
         self.rows = rows  # their numbers as in `Ranges.bounds`, at least one row
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Completed(Effect):
     """Publishes that were deferred are complete: they left the queue, or it has drained."""
@@ -119,6 +124,7 @@ class PublishRejected(Effect):
         self.why = why  # a REFUSED constant
 
 
+@mypyc_attr(acyclic=True)
 @final
 class DeadLettered(Effect):
     """Messages leave the queue for its dead-letter exchange, at most once.
@@ -134,6 +140,7 @@ class DeadLettered(Effect):
         return f"DeadLettered({self.messages!r}, {REASON_NAMES[int(self.reason)]})"
 
 
+@mypyc_attr(acyclic=True)
 @final
 class DeadLetterKept(Effect):
     """Messages are to go to the dead-letter exchange and are kept until FORGET; as DeadLettered."""
@@ -158,6 +165,7 @@ class TimedOut(Effect):
         self.consumer = consumer
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Controlled(Effect):
     """A control command is applied."""
@@ -171,6 +179,7 @@ class Controlled(Effect):
         self.count = count
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Deliver(Effect):
     """Messages acquired for one consumer, numbered from `first` without a gap; at least one."""
@@ -182,6 +191,7 @@ class Deliver(Effect):
         self.messages = messages
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Got(Effect):
     """The answer to a GET."""
@@ -215,6 +225,7 @@ class Detached(Effect):
         self.consumer = consumer
 
 
+@mypyc_attr(acyclic=True)
 @final
 class EntryDead(Effect):
     """Report that nothing of the log entry `index` is needed any more, exactly once per entry."""

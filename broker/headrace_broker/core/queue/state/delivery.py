@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import final
 
 from librt.strings import BytesWriter
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from headrace_broker.core.queue.command.command import U32_MAX, write_u32
 from headrace_broker.core.queue.messages.effect import Acquired
 
 
+@mypyc_attr(acyclic=True)
 @final
 class EntryGroup:
     """Consecutive deliveries whose messages stand in one entry."""

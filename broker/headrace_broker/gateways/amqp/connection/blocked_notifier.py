@@ -39,7 +39,6 @@ class ConnectionBlockedNotifier(BlockedNotifier):
         self._info = info
         self._channels = channels
         self._watches = False
-        self._watcher = self.blocked_changed  # one object, so that it is known again
         self._after_ms: i64 = 0  # as the client has asked, 0 for what the broker says
         self._channel_flow = False  # as the client has asked
         self._blocked = output.broker.blocked
@@ -67,14 +66,14 @@ class ConnectionBlockedNotifier(BlockedNotifier):
     def watch(self) -> None:
         """Watch alarms, the one that is on included, until `unwatch`."""
         self._watches = True
-        self._blocked.watch(self._watcher)
+        self._blocked.watch(self.blocked_changed)
         self.blocked_changed(NOT_BLOCKED, self._blocked.now)
 
     def unwatch(self) -> None:
         """Stop watching alarms."""
         if self._watches:
             self._watches = False
-            self._blocked.unwatch(self._watcher)
+            self._blocked.unwatch(self.blocked_changed)
 
     # Alarms
 

@@ -34,9 +34,8 @@ from headrace_broker.runtime.contract.port import ConnectionInfo
 class Channels:
     """Open channels, and those with a close-ok due."""
 
-    def __init__(self, output: ConnectionOutput, owner: ChannelOwner, info: ConnectionInfo) -> None:
+    def __init__(self, output: ConnectionOutput, info: ConnectionInfo) -> None:
         self._output = output
-        self._owner = owner
         self._info = info
         self._by_number: dict[int, Channel] = {}
         self._leaving: deque[Channel] = deque()  # of a connection that ends, the next one first
@@ -49,16 +48,16 @@ class Channels:
         """Return the channels that may be used, by number."""
         return [self._by_number[number] for number in sorted(self._by_number)]
 
-    def receive(self, number: i64, event: Input) -> None:
-        """Give an input to a channel."""
+    def receive(self, number: i64, event: Input, owner: ChannelOwner) -> None:
+        """Give an input to a channel; `owner` is the connection."""
         channel = self._by_number.get(int(number))
         if channel is None:
             opens = input_kind(event) == CHANNEL_INPUT_OPEN
             refusal = self._refusal() if opens else ""
             if refusal:
-                self._owner.fail(AmqpError(NOT_ALLOWED, refusal), input_index(event))
+                owner.fail(AmqpError(NOT_ALLOWED, refusal), input_index(event))
                 return
-            channel = Channel(number, self._output, self._owner)
+            channel = Channel(number, self._output, owner)
             channel.receive(event)  # refuses all but channel.open
             if channel.is_open:
                 self._by_number[int(number)] = channel

@@ -68,7 +68,7 @@ class Connection(ChannelOwner):
         self.info = info  # what listings show
         info.flow = Activity(broker.clock_us(), broker.ledger.stops)
         self.output = ConnectionOutput(broker, shell, info)
-        self.channels = Channels(self.output, self, info)  # the open ones
+        self.channels = Channels(self.output, info)  # the open ones
         self._broker = broker
         self._shell = shell
         self._host = host
@@ -218,7 +218,7 @@ class Connection(ChannelOwner):
     def dispatch(self, number: i64, event: Input) -> None:
         """Give an input to a channel."""
         if self.state == states.RUNNING or self.output.admission.draining:
-            self.channels.receive(number, event)
+            self.channels.receive(number, event, self)
 
     def channel_closed(self, number: i64) -> None:
         """Forget a channel."""
@@ -266,7 +266,7 @@ class Connection(ChannelOwner):
         if self.state != states.RUNNING:
             self._move(states.CHANNEL_FRAME, input_index(event))
             return
-        self.channels.receive(number, event)
+        self.channels.receive(number, event, self)
 
     def _step(self, step: Step) -> None:
         if isinstance(step, list):

@@ -130,8 +130,8 @@ class AmqpProtocol(asyncio.BufferedProtocol, Shell):
 
     def wake(self) -> None:
         """See `Shell`."""
-        assert self.connection is not None
-        self._loop.call_soon(self.connection.flush)
+        if self.connection is not None:
+            self._loop.call_soon(self.connection.flush)
 
     def write(self, data: bytes) -> None:
         """See `Shell`."""
@@ -180,6 +180,7 @@ class AmqpProtocol(asyncio.BufferedProtocol, Shell):
 
     def released(self) -> None:
         """See `Shell`."""
+        self.connection = None  # no cycle is left: all of it is freed now
         self._closed(self)
 
     def disconnect(self) -> None:

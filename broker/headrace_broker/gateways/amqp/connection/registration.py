@@ -48,6 +48,7 @@ class Registration:
     def unwatch_user(self) -> None:
         """Stop watching the user, as the connection is closing."""
         self._output.stand_down(self._standing)
+        self._standing = None
 
     def remove(self) -> None:
         """Remove the entry; a second call does nothing."""

@@ -21,7 +21,7 @@ class SocketOutput:
         self._loop = loop  # runs the turns
         # whether deliveries may be written, when that changes: not while the transport has as much
         # as it may, nor while anything waits here
-        self._told = told
+        self._told: Callable[[bool], None] | None = told
         self._is_full = False  # the transport has as much as it may
         self._is_writable = True  # as was told
         self._queue: deque[bytes | BodyFrames] = deque()  # a large body, and what is behind it
@@ -81,7 +81,8 @@ class SocketOutput:
             self.transport.abort()
 
     def drop(self) -> None:
-        """Forget what waits."""
+        """Forget what waits, and tell no more: the socket is gone."""
+        self._told = None
         self._queue.clear()
         self._queued = 0
 
@@ -122,6 +123,6 @@ class SocketOutput:
 
     def _tell(self) -> None:
         writable = not self._is_full and not self._queue
-        if writable != self._is_writable:
+        if writable != self._is_writable and self._told is not None:
             self._is_writable = writable
             self._told(writable)

@@ -4,6 +4,7 @@ import gc
 
 import pytest
 from pamqp import commands
+from tests.broker.gateways.amqp.garbage import garbage
 
 from headrace_broker.codecs.method import encode_method
 from headrace_broker.gateways.amqp.channel.channel import Channel
@@ -321,17 +322,6 @@ def test_a_channel_that_is_closed_leaves_nothing_to_the_garbage_collector(peer, 
     try:
         for _ in range(10):
             once()
-        assert [each for each in _garbage() if isinstance(each, Channel)] == []
+        assert [each for each in garbage() if isinstance(each, Channel)] == []
     finally:
         gc.enable()
-
-
-def _garbage():
-    """Collect objects that only cycles keep alive, and return them."""
-    gc.set_debug(gc.DEBUG_SAVEALL)
-    try:
-        gc.collect()
-        return list(gc.garbage)
-    finally:
-        gc.set_debug(0)
-        gc.garbage.clear()

@@ -1,0 +1,24 @@
+"""Turns of the loop for a sample of very many rows."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import final
+
+from headrace_broker.model.limits import SAMPLE_PAUSE_S, SAMPLE_TURN_ROWS
+
+
+@final
+class SampleTurns:
+    """Spreads one sample over time: nobody waits for it, and messages wait for the loop."""
+
+    def __init__(self, pause_s: float = SAMPLE_PAUSE_S) -> None:
+        self._pause_s = pause_s
+        self._rows = 0  # since the last pause
+
+    async def row(self) -> None:
+        """Count a row, and pause after each SAMPLE_TURN_ROWS of them."""
+        self._rows += 1
+        if self._rows >= SAMPLE_TURN_ROWS:
+            self._rows = 0
+            await asyncio.sleep(self._pause_s)
