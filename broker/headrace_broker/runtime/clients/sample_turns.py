@@ -21,4 +21,8 @@ class SampleTurns:
         self._rows += 1
         if self._rows >= SAMPLE_TURN_ROWS:
             self._rows = 0
-            await asyncio.sleep(self._pause_s)
+            await self.pause()
+
+    async def pause(self) -> None:
+        """Let others have their turns."""
+        await asyncio.sleep(self._pause_s)

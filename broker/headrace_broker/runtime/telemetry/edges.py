@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from headrace_broker.flow.account import Account, AccountBalance, Moved
 from headrace_broker.model.definition import Queue
+from headrace_broker.runtime.clients.sample_turns import SampleTurns
 from headrace_broker.runtime.telemetry.schema import DebtEdge
 from headrace_broker.runtime.telemetry.sources import Moment, Sources
 
@@ -28,7 +29,7 @@ class EdgeTaker:
         self._rows_max = rows_max  # most rows of a look, the largest ones
         sources.ledger.leaving = []
 
-    def take(self, moment: Moment) -> list[DebtEdge]:
+    async def take(self, moment: Moment, turns: SampleTurns) -> list[DebtEdge]:
         """Return what happened since the last call."""
         ledger = self._sources.ledger
         leaving, ledger.leaving = ledger.leaving or [], []
@@ -37,6 +38,7 @@ class EdgeTaker:
         for account in (*ledger.accounts.values(), *leaving):
             if account.balances:
                 self._look(account, moved)
+                await turns.row()
         self.left_out = max(len(moved) - self._rows_max, 0)
         if self.left_out:
             moved = heapq.nlargest(self._rows_max, moved, key=_weight)
@@ -45,6 +47,7 @@ class EdgeTaker:
             queue = self._sources.view.queue_by_group(balance.group)
             if queue is not None:
                 rows += self._rows(moment, balance, each, queue)
+                await turns.row()
         return rows
 
     def _look(self, account: Account, moved: list[tuple[AccountBalance, Moved]]) -> None:

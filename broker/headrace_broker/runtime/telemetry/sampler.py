@@ -15,6 +15,7 @@ from headrace_broker.flow.account import Account
 from headrace_broker.flow.activity import Activity
 from headrace_broker.model import flow
 from headrace_broker.model.flow import LIMIT_NAMES, NO_LIMIT
+from headrace_broker.model.limits import SAMPLE_TURN_ROWS
 from headrace_broker.model.status import ChannelStatus
 from headrace_broker.runtime.clients.flow_state import state_name
 from headrace_broker.runtime.contract.connection_info import ConnectionInfo
@@ -26,7 +27,7 @@ from headrace_broker.runtime.telemetry.sources import Moment, Sources
 NOTHING: Final = Brought(0, 0)
 WINDOW: Final = 0  # the shortest of `flow.activity.WINDOWS_S`, a second
 BUSY_CONSUMERS_MAX: Final = 256  # of a queue, that are sampled one by one
-TURN_ROWS: Final = 200  # made in one turn of the loop; some ms
+SCANNED_ROWS: Final = 500  # connections that are looked at in one turn of the loop; some 0.7 ms
 
 Fields = tuple[str, ...]
 Moves = tuple[int, int, int]
@@ -89,12 +90,17 @@ class SampleTaker:
     def take(
         self, moment: Moment, brought: dict[str, Brought], lag_ms: int, left_out: int
     ) -> Iterator[list[Part]]:
-        """Return rows in pieces of a few ms each, between which others may have their turn.
+        """Return rows in pieces of a ms at most, between which others may have their turn.
 
         `lag_ms` is how late the look is, `left_out` how many rows had no room.
         """
         queues = self._moving_queues()
-        connections = self._moving_connections(moment, brought)
+        connections: list[ConnectionInfo] = []
+        for at, info in enumerate(list(self._sources.connections().values()), 1):
+            if self._moves(info, moment.now_us, brought):
+                connections.append(info)
+            if at % SCANNED_ROWS == 0:
+                yield []
         accounts = self._other_accounts(brought)
         found = len(queues) + len(connections) + len(accounts)
         yield []
@@ -211,19 +217,15 @@ class SampleTaker:
 
     # Connections and other accounts
 
-    def _moving_connections(
-        self, moment: Moment, brought: dict[str, Brought]
-    ) -> list[ConnectionInfo]:
-        now_us = moment.now_us
-        return [
-            info
-            for info in self._sources.connections().values()
-            if info.id in brought
+    @staticmethod
+    def _moves(info: ConnectionInfo, now_us: int, brought: dict[str, Brought]) -> bool:
+        return bool(
+            info.id in brought
             or info.buffered_messages
             or info.flow.in_flow(now_us)
             or info.state in (flow.BLOCKED, flow.BLOCKING)
             or (info.account is not None and info.account.messages)
-        ]
+        )
 
     def _connection(
         self, moment: Moment, info: ConnectionInfo, brought: dict[str, Brought]
@@ -326,7 +328,8 @@ def _largest(count: int, entries: list[Any], weight: Any) -> list[Any]:
 
 
 def _pieces(entries: list[Any]) -> Iterator[list[Any]]:
-    return (entries[start : start + TURN_ROWS] for start in range(0, len(entries), TURN_ROWS))
+    starts = range(0, len(entries), SAMPLE_TURN_ROWS)
+    return (entries[start : start + SAMPLE_TURN_ROWS] for start in starts)
 
 
 def _busy(host: QueueHost) -> int:

@@ -16,6 +16,7 @@ from headrace_broker.core.queue.messages.effect import REASON_NAMES
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow import TELEMETRY, Cause
 from headrace_broker.model.limits import TELEMETRY_BLOCK_ROWS as BLOCK_ROWS
+from headrace_broker.runtime.clients.sample_turns import SampleTurns
 from headrace_broker.runtime.export.log import ExportLog
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.telemetry.edges import EdgeTaker
@@ -162,8 +163,8 @@ class Telemetry:
         for queue, count in traffic.purges or ():
             takers.notes.purged(queue, count)
         traffic.purges = []
-        edges = takers.edges.take(moment)
-        await asyncio.sleep(0)
+        turns = SampleTurns()
+        edges = await takers.edges.take(moment, turns)
         events = takers.episodes.take(moment)
         notes = takers.notes.take()
         left_out = takers.edges.left_out + takers.episodes.left_out + takers.notes.left_out
@@ -171,7 +172,7 @@ class Telemetry:
         parts: list[Part] = []
         for some in takers.samples.take(moment, takers.edges.brought, lag_ms, left_out):
             parts += some
-            await asyncio.sleep(0)
+            await turns.pause()
         return Seen(parts, {DEBT_EDGES: edges, FLOW_EVENTS: events, QUEUE_EVENTS: notes})
 
     async def _note(self, moment: Moment, seen: Seen) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +20,7 @@ from headrace_broker.model.definition import QUEUE_QUORUM, Queue
 from headrace_broker.model.flow import CONNECTION, DEAD_LETTERS, LIMIT_WATERMARK, Cause
 from headrace_broker.model.limits import TELEMETRY_QUEUE_EVENTS_MAX
 from headrace_broker.runtime.alarm.alarms import AlarmStatus
+from headrace_broker.runtime.clients.sample_turns import SampleTurns
 from headrace_broker.runtime.contract.clock import Clock
 from headrace_broker.runtime.contract.connection_info import ConnectionInfo
 from headrace_broker.runtime.contract.queue_log import COMMAND_OVERHEAD_BYTES
@@ -132,7 +134,7 @@ class World:
     def poll(self) -> tuple[list[Sample], list[DebtEdge], list[FlowEvent]]:
         """Let a second pass; what a look finds, decoded from its blocks."""
         moment = self.second()
-        edges = self.edges.take(moment)
+        edges = asyncio.run(self.edges.take(moment, SampleTurns(0)))
         events = self.episodes.take(moment)
         pieces = self.samples.take(moment, self.edges.brought, 0, self.edges.left_out)
         parts = [part for piece in pieces for part in piece]
