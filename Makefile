@@ -301,6 +301,10 @@ bench-overload: $(VENV)/stamp-tools $(VENV)/stamp-bench $(VENV)/stamp-install ##
 bench-queues: $(VENV)/stamp-tools $(VENV)/stamp-install ## 10,000 queues: declares, memory, and how soon they serve after a kill; writes bench/RESULTS.md
 	$(BIN)/python bench/many_queues.py --write
 
+.PHONY: bench-clients
+bench-clients: $(VENV)/stamp-tools $(VENV)/stamp-install ## 10,000 connections: memory, how fast they come, and latencies beside them; writes bench/RESULTS.md
+	$(BIN)/python bench/many_clients.py --write $(if $(BEFORE),--before $(BEFORE))
+
 .PHONY: bench-shards
 bench-shards: $(VENV)/stamp-tools $(VENV)/stamp-install ## messages a second by shards of a node, with and without processor quotas; writes bench/RESULTS.md
 	$(BIN)/python bench/shards.py --write

@@ -30,7 +30,7 @@ from replication.figures import replace_section
 HERE: Final = Path(__file__).parent
 CHART: Final = HERE / "compare.png"
 CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headrace-bench"
-LIBRARIES: Final = {"amqpload": ["-lrabbitmq"], "natsload": []}
+LIBRARIES: Final = {"amqpload": ["-lrabbitmq"], "natsload": [], "connload": []}
 
 SCENARIOS: Final = [
     Scenario("100 B, window 1000", ["--size", "100", "--window", "1000"]),
