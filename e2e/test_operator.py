@@ -212,6 +212,34 @@ def test_a_cluster_of_three_is_founded_and_rolled(kubernetes: KubeServer) -> Non
         assert [text.split()[1] for text in restarted] == ["2", "1", "0"]
 
 
+def test_nodes_get_a_second_shard_one_after_the_other(kubernetes: KubeServer) -> None:
+    clusters = f"{GROUP}/brokerclusters"
+    kubernetes.create(clusters, "mill", cluster(3))
+    with running():
+        kubernetes.wait("a cluster", ready("brokerclusters", "mill"))
+        declare(kubernetes, "queues", "tasks")
+        kubernetes.merge(clusters, "mill", {"spec": {"shards": 2}})
+        found = kubernetes.wait("two shards", ready("brokerclusters", "mill"))
+        assert found["status"]["shards"] == 2
+        assert [row["state"] for row in found["status"]["nodes"]] == ["running"] * 3
+        restarted = [text for reason, text in kubernetes.events() if reason == "Restart"]
+        assert [text.split()[1] for text in restarted] == ["2", "1", "0"]
+        client = api(kubernetes)
+        rows = client.get("/api/cluster/nodes")[1]
+        names = [[each["name"] for each in row["shards"]] for row in rows]
+        assert names == [[f"mill-{n}", f"mill-{n}:1"] for n in range(3)]
+        # A replica in a second shard is seen where it is: no two nodes go at once.
+        queue = "/api/queues/%2F/tasks"
+        moved = client.request("DELETE", f"{queue}/members/mill-2?move=true")
+        assert moved.status in (200, 204), moved
+        members = ["mill-0", "mill-1", "mill-2:1"]
+        wait_for("the replica moved", lambda: sorted(client.get(queue)[1]["members"]) == members)
+        change = {"spec": {"config": {"limits": {"channelsMax": 100}}}}
+        kubernetes.merge(clusters, "mill", change)
+        kubernetes.wait("the new configuration", ready("brokerclusters", "mill"))
+        assert client.get(queue)[1]["state"] == "running"
+
+
 def _is_event(name: Name) -> bool:
     return name.resource == "v1/events"
 

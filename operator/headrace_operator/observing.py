@@ -169,14 +169,19 @@ def broker_nodes(cluster: Cluster, answers: Answers) -> dict[int, BrokerNode]:
 
 
 def _ordinals(cluster: Cluster, answers: Answers) -> dict[str, int]:
-    """Return the ordinals of nodes by their names."""
+    """Return the ordinals of nodes by their names, and by those of their shards."""
     prefix = f"{cluster.name}-"
-    found = {}
+    found: dict[str, int] = {}
     for row in answers.nodes:
         number = row["name"].removeprefix(prefix)
         if row["name"].startswith(prefix) and number.isdecimal():
-            found[row["name"]] = int(number)
+            found |= dict.fromkeys(_shards(row), int(number))
     return found
+
+
+def _shards(row: Row) -> list[str]:
+    """Return the names of a node's processes: the first one is called as the node."""
+    return [each["name"] for each in row.get("shards") or ()] or [row["name"]]
 
 
 def quorums(cluster: Cluster, answers: Answers) -> tuple[Quorum, ...]:
@@ -228,10 +233,11 @@ def _catalog_voters(answers: Answers, ordinals: Mapping[str, int]) -> frozenset[
     return frozenset()
 
 
-def lacking(cluster: Cluster, answers: Answers) -> dict[int, list[tuple[str, str]]]:
-    """Return which queues are to get a replica on which node: vhost and name, by ordinal.
+def lacking(cluster: Cluster, answers: Answers) -> dict[int, list[tuple[str, str, str]]]:
+    """Return which queues are to get a replica where: vhost, name and shard, by a node's ordinal.
 
-    A queue gets its replica on the node that has fewest, so that new nodes fill first.
+    A queue gets its replica on the node that has fewest, so that new nodes fill first, and there
+    on the shard that has.
     """
     scaling = cluster.spec.scaling
     if scaling.grow_queues == "None":
@@ -242,7 +248,14 @@ def lacking(cluster: Cluster, answers: Answers) -> dict[int, list[tuple[str, str
         for row in answers.nodes
         if _counts(row, ordinals) and not row["being_drained"]
     }
-    found: dict[int, list[tuple[str, str]]] = {}
+    shards = {
+        ordinals[row["name"]]: dict.fromkeys(_shards(row), 0)
+        for row in answers.nodes
+        if row["name"] in ordinals
+    }
+    for name in [name for row in answers.queues for name in row["members"] if name in ordinals]:
+        shards[ordinals[name]][name] += 1
+    found: dict[int, list[tuple[str, str, str]]] = {}
     for row in answers.queues:
         if row["type"] != "quorum" or not pattern.search(row["name"]):
             continue
@@ -251,8 +264,11 @@ def lacking(cluster: Cluster, answers: Answers) -> dict[int, list[tuple[str, str
         missing = group_size(row) - len(row["members"])
         chosen = free if scaling.grow_queues == "All" else free[: max(missing, 0)]
         for ordinal in chosen:
-            found.setdefault(ordinal, []).append((row["vhost"], row["name"]))
+            of_node = shards[ordinal]
+            shard = min(of_node, key=of_node.__getitem__)
+            found.setdefault(ordinal, []).append((row["vhost"], row["name"], shard))
             room[ordinal] += 1
+            of_node[shard] += 1
     return found
 
 

@@ -95,11 +95,10 @@ class StepRunner:
         """Give queues a replica; refusals are reported, and the others get theirs."""
         assert self._answers is not None  # a node has said that queues lack replicas
         queues = lacking(self._cluster, self._answers).get(ordinal, [])
-        node = self._cluster.pod(ordinal)
 
-        async def add(vhost: str, name: str) -> str:
+        async def add(vhost: str, name: str, shard: str) -> str:
             try:
-                await self._api.put(None, "queues", vhost, name, "members", node)
+                await self._api.put(None, "queues", vhost, name, "members", shard)
             except BrokerError as error:
                 if error.unreachable:
                     raise

@@ -23,6 +23,9 @@ def make_cluster() -> MakeCluster:
         count = replicas or decoded.replicas
         uid = "11111111-2222-3333-4444-555555555555"
         image = "headrace/broker:1"
-        return Cluster("mill", "shop", uid, decoded, image, count, nodes or count)
+        return Cluster(
+            *("mill", "shop", uid, decoded, image, count, nodes or count),
+            shards=decoded.shards or 1,
+        )
 
     return make

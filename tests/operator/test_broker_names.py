@@ -18,8 +18,11 @@ from headrace_broker.catalog.setting import (
 )
 from headrace_broker.config.configuration import Config, ListenersSection
 from headrace_broker.model.flow_parameter import PARAMETERS
+from headrace_broker.model.shard import SHARD_PORTS, SHARDS_MAX
+from headrace_operator.builders import cluster as cluster_builder
 from headrace_operator.builders import config_file
 from headrace_operator.schema import struct_schema
+from headrace_operator.specs import cluster as cluster_spec
 from headrace_operator.specs.access import UserLimits, VhostLimits
 from headrace_operator.specs.cluster_config import (
     BrokerConfig,
@@ -183,3 +186,8 @@ def test_defaults_that_depend_on_the_pod_are_at_most_the_brokers() -> None:
     assert "log" in config
     assert section("log")["cache_bytes"]["default"] == config_file.CACHE_BYTES
     assert section("limits")["disk_free_bytes_min"]["default"] == config_file.DISK_FREE_BYTES
+
+
+def test_shards_are_as_the_broker_has_them() -> None:
+    assert cluster_spec.SHARDS_MAX == SHARDS_MAX
+    assert cluster_builder.SHARD_PORTS == SHARD_PORTS

@@ -111,7 +111,11 @@ def test_the_catalog_has_a_quorum_too(make_cluster: MakeCluster) -> None:
 
 @pytest.mark.parametrize(
     ("policy", "expected"),
-    [("Fill", {2: [("/", "a")]}), ("None", {}), ("All", {2: [("/", "a"), ("/", "b")]})],
+    [
+        ("Fill", {2: [("/", "a", "mill-2")]}),
+        ("None", {}),
+        ("All", {2: [("/", "a", "mill-2"), ("/", "b", "mill-2")]}),
+    ],
 )
 def test_new_nodes_get_replicas_by_policy(
     make_cluster: MakeCluster, policy: str, expected: Any
@@ -121,6 +125,32 @@ def test_new_nodes_get_replicas_by_policy(
     rows = [queue("a", *both), queue("b", *both, arguments={"x-quorum-initial-group-size": 2})]
     cluster = make_cluster({"scaling": {"growQueues": policy}})
     assert lacking(cluster, answers(nodes, rows)) == expected
+
+
+def sharded(name: str, **more: Any) -> Row:
+    return {**node(name, **more), "shards": [{"name": name}, {"name": f"{name}:1"}]}
+
+
+def test_replicas_in_any_shard_count_for_their_node(make_cluster: MakeCluster) -> None:
+    nodes = [sharded(f"mill-{ordinal}") for ordinal in range(3)]
+    members = [
+        {"node": name, "role": "voter", "online": True, "fetching": False, "lag": 0}
+        for name in ("mill-0:1", "mill-1", "mill-2:1")
+    ]
+    rows = [queue("a", "mill-0:1", "mill-1", "mill-2:1")]
+    found = answers(nodes, rows, {("/", "a"): {"members": members}})
+    everywhere = frozenset([0, 1, 2])
+    assert quorums(make_cluster(), found)[0][:2] == (everywhere, everywhere)
+    assert lacking(make_cluster(), found) == {}
+
+
+def test_a_new_node_gets_replicas_in_all_its_shards(make_cluster: MakeCluster) -> None:
+    nodes = [sharded("mill-0", replicas=4), sharded("mill-1", replicas=4), sharded("mill-2")]
+    rows = [queue(name, "mill-0", "mill-1:1") for name in "abcd"]
+    found = lacking(make_cluster(), answers(nodes, rows))
+    first, second = "mill-2", "mill-2:1"
+    places = [("/", "a", first), ("/", "b", second), ("/", "c", first), ("/", "d", second)]
+    assert found == {2: places}
 
 
 def test_a_node_that_is_drained_gets_no_replicas(make_cluster: MakeCluster) -> None:

@@ -13,6 +13,7 @@ APP: Final = "headrace"
 COMPONENT: Final = "broker"
 OPERATOR: Final = "headrace-operator"
 CLUSTER_LABEL: Final = f"{GROUP}/cluster"
+SHARD_PORTS: Final = 100  # between the ports of a shard and those of the next, as the broker has it
 CONFIG_HASH_ANNOTATION: Final = f"{GROUP}/config-hash"
 
 
@@ -33,6 +34,7 @@ class Cluster(NamedTuple):
             for that of the spec. Volumes that are to grow are told so themselves.
         proof_required: nodes refuse those that do not prove to know the join secret; not before all
             pods have it.
+        shards: processes of each node.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Cluster(NamedTuple):
     nodes: int
     claim_size: str = ""
     proof_required: bool = True
+    shards: int = 1
 
     @property
     def image(self) -> str:
@@ -140,8 +143,16 @@ class Cluster(NamedTuple):
     @property
     def inner_ports(self) -> dict[str, int]:
         """The internal ports, by name."""
-        listeners = self.spec.listeners
-        return {"metrics": listeners.metrics, **self.node_ports}
+        return {**self.metrics_ports, **self.node_ports}
+
+    @property
+    def metrics_ports(self) -> dict[str, int]:
+        """The ports for metrics, by name: each shard tells its own."""
+        first = self.spec.listeners.metrics
+        return {
+            f"metrics-{shard}" if shard else "metrics": first + shard * SHARD_PORTS
+            for shard in range(self.shards)
+        }
 
     @property
     def node_ports(self) -> dict[str, int]:
@@ -155,6 +166,15 @@ class Cluster(NamedTuple):
         """Ports of both transports: while it changes, pods of either run."""
         listeners = self.spec.listeners
         return {"cluster": listeners.cluster, "frames": listeners.frames}
+
+    @property
+    def shard_ports(self) -> dict[str, int]:
+        """`every_node_port` of all shards."""
+        return {
+            f"{name}-{shard}": port + shard * SHARD_PORTS
+            for shard in range(self.shards)
+            for name, port in self.every_node_port.items()
+        }
 
     @property
     def selector(self) -> dict[str, str]:

@@ -80,6 +80,7 @@ def environment(cluster: Cluster) -> list[Manifest]:
         **_listeners(cluster),
         **_metrics(cluster),
         "HEADRACE_HTTP_HOSTS": ",".join(http_hosts(cluster)),
+        **({"HEADRACE_NODE_SHARDS": str(cluster.shards)} if cluster.shards > 1 else {}),
         **_node_tls(cluster),
         **_client_tls(cluster),
     }

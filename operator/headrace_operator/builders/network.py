@@ -61,12 +61,12 @@ def network_policy(cluster: Cluster) -> Manifest:
         web = {name: port for name, port in cluster.ports.items() if not name.startswith("amqp")}
         peer = {"namespaceSelector": {}, "podSelector": operator}
         rules.append({"from": [peer], "ports": _policy_ports(web)})
-    metrics = _policy_ports({"metrics": cluster.spec.listeners.metrics})
+    metrics = _policy_ports(cluster.metrics_ports)
     rules.append({"from": [{"namespaceSelector": {}}], "ports": metrics})
     rules.append(
         {
             "from": [{"podSelector": {"matchLabels": cluster.selector}}],
-            "ports": _policy_ports(cluster.every_node_port),
+            "ports": _policy_ports(cluster.shard_ports),
         }
     )
     found["spec"] = {

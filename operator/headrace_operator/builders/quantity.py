@@ -13,7 +13,12 @@ _LETTERS: Final = "KMGTPE"
 
 
 def quantity_bytes(quantity: int | str) -> int:
-    """Return a quantity as a whole number, rounded up.
+    """Return a quantity as a whole number, rounded up. Raises as `quantity_number`."""
+    return int(quantity_number(quantity).to_integral_value(rounding="ROUND_CEILING"))
+
+
+def quantity_number(quantity: int | str) -> Decimal:
+    """Return a quantity as a number.
 
     Raises:
         ValueError: it is none.
@@ -21,9 +26,7 @@ def quantity_bytes(quantity: int | str) -> int:
     match = _FORM.match(str(quantity))
     if match is None:
         raise ValueError(f"'{quantity}' is no quantity, such as 512Mi or 10Gi")
-    number, suffix = Decimal(match[1]), match[2] or ""
-    factor = _factor(suffix)
-    return int((number * factor).to_integral_value(rounding="ROUND_CEILING"))
+    return Decimal(match[1]) * _factor(match[2] or "")
 
 
 def _factor(suffix: str) -> Decimal:

@@ -23,7 +23,7 @@ def monitor(cluster: Cluster) -> Manifest:
     """Return the ServiceMonitor or PodMonitor that the spec asks for."""
     spec = cluster.spec.monitoring
     found = cluster.manifest("monitoring.coreos.com/v1", spec.monitor, cluster.name, spec.labels)
-    endpoints = [_endpoint(cluster)]
+    endpoints = [_endpoint(cluster, port) for port in cluster.metrics_ports]
     if spec.monitor == "PodMonitor":
         selector = {"matchLabels": cluster.selector}
         found["spec"] = {"selector": selector, "podMetricsEndpoints": endpoints}
@@ -33,9 +33,9 @@ def monitor(cluster: Cluster) -> Manifest:
     return found
 
 
-def _endpoint(cluster: Cluster) -> Manifest:
+def _endpoint(cluster: Cluster, port: str) -> Manifest:
     monitoring, user = cluster.spec.monitoring, cluster.default_user_secret
-    found: Manifest = {"port": "metrics", "path": "/metrics", "interval": monitoring.interval}
+    found: Manifest = {"port": port, "path": "/metrics", "interval": monitoring.interval}
     if not monitoring.anonymous:
         found["basicAuth"] = {
             "username": {"name": user, "key": "username"},

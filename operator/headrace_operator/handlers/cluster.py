@@ -26,7 +26,8 @@ from headrace_operator.plans.cluster_plan import next_step
 from headrace_operator.plans.observation import Cluster as Seen
 from headrace_operator.plans.step import Action, Step
 from headrace_operator.reconciler import NEVER, Key
-from headrace_operator.specs.cluster import BrokerClusterSpec, BrokerClusterStatus
+from headrace_operator.shard_count import shard_count
+from headrace_operator.specs.cluster import NODES_MAX, BrokerClusterSpec, BrokerClusterStatus
 from headrace_operator.specs.kind import BROKER_CLUSTER, is_paused
 from headrace_operator.specs.status import DEGRADED, READY
 from headrace_operator.status_patch import MESSAGE_MAX, conditions_of
@@ -87,6 +88,9 @@ class ClusterHandler:
         applied = Applied(list(status.certificates), [], "")
         if not paused:
             applied, objects = await self._apply(cluster, objects)
+        if not applied.problem and spec.replicas * cluster.shards > NODES_MAX:
+            text = f"{spec.replicas} nodes of {cluster.shards} shards are more than {NODES_MAX}"
+            applied = applied._replace(problem=text, reason="TooManyShards")
         view = await self._view(cluster, status, objects, False)
         status = await self._formed(view, status)
         self._follow(key, view)
@@ -134,7 +138,8 @@ class ClusterHandler:
         """Note with how many nodes a cluster is founded, before there is any of them."""
         if status.founders is not None:
             return status
-        status = msgspec.structs.replace(status, founders=spec.replicas)
+        shards = shard_count(spec, status)
+        status = msgspec.structs.replace(status, founders=spec.replicas, shards=shards)
         await self._operator.write_status(BROKER_CLUSTER, body, msgspec.to_builtins(status))
         self._operator.post_event(
             body, "Founding", f"a cluster of {spec.replicas} nodes is founded"
@@ -156,7 +161,8 @@ class ClusterHandler:
         meta, founders = objects.body["metadata"], status.founders or spec.replicas
         there = ((objects.stateful_set or {}).get("spec") or {}).get("replicas")
         replicas = there if there is not None else founders
-        nodes = max(replicas, spec.replicas) if status.formed else founders
+        shards = shard_count(spec, status)
+        nodes = max(replicas, min(spec.replicas, NODES_MAX // shards))
         return Cluster(
             meta["name"],
             meta["namespace"],
@@ -164,9 +170,10 @@ class ClusterHandler:
             spec,
             self._operator.settings.broker_image,
             replicas,
-            nodes,
+            nodes if status.formed else founders,
             claim_size(objects.stateful_set),
             is_proof_required(objects.stateful_set, objects.pods),
+            shards,
         )
 
     async def _apply(self, cluster: Cluster, objects: Objects) -> tuple[Applied, Objects]:
@@ -193,7 +200,8 @@ class ClusterHandler:
         key = Key(cluster.namespace, cluster.name)
         answers = await self._administrators.ask(key, api, closely, status.formed)
         founders = status.founders or cluster.spec.replicas
-        wanted = cluster.spec.replicas if status.formed else founders
+        most = min(cluster.spec.replicas, NODES_MAX // cluster.shards)
+        wanted = most if status.formed else founders
         now = self._operator.now()
         seen = seen_cluster(cluster, status, objects, answers, wanted, now)
         return View(cluster, objects, api, answers, seen)

@@ -57,6 +57,7 @@ def cluster_status(
         ready_replicas=sum(is_ready(pod) for pod in objects.pods),
         selector=cluster.selector_text,
         founders=before.founders,
+        shards=cluster.shards,
         formed=before.formed,
         version=_version(details) or before.version,
         cluster_version=_cluster_version(report, before),

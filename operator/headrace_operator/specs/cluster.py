@@ -30,7 +30,9 @@ from headrace_operator.specs.field import (
 )
 from headrace_operator.specs.status import Status, Timestamp
 
-NODES_MAX = 16  # of a cluster, as the broker has it
+NODES_MAX = 16  # of a cluster, as the broker has it; of nodes with shards, these together
+SHARDS_MAX = 8  # processes of a node, as the broker has it
+SHARDS_VERSION = 2  # cluster version from which on nodes may have shards
 NAME_MAX = 40  # letters of a cluster's name: what is named after it stays within 63
 
 DEFAULT_RESOURCES = Resources(requests={"cpu": "500m", "memory": "1Gi"}, limits={"memory": "1Gi"})
@@ -91,6 +93,9 @@ class BrokerClusterSpec(Spec, frozen=True, kw_only=True):
 
     Attributes:
         replicas: nodes. An odd number of them tolerates most for what it costs.
+        shards: processes of each node, which use a core each. Absent, a cluster is founded with
+            half as many as the CPU limit has cores, and one where that is below four. It may be
+            raised, and never lowered. Replicas times shards are 16 at most.
         image: of the broker; absent for that which the operator was installed with.
         image_pull_policy: as in a pod.
         resources: what a pod asks for and may use.
@@ -116,7 +121,19 @@ class BrokerClusterSpec(Spec, frozen=True, kw_only=True):
             `headrace.dev/paused: "true"`.
     """
 
+    RULES = (
+        Rule(
+            f"!has(self.shards) || self.replicas * self.shards <= {NODES_MAX}",
+            f"replicas times shards are {NODES_MAX} at most",
+        ),
+        Rule(
+            "!has(self.shards) || !has(oldSelf.shards) || self.shards >= oldSelf.shards",
+            "shards cannot be lowered",
+        ),
+    )
+
     replicas: Annotated[int, Meta(ge=1, le=NODES_MAX)] = 3
+    shards: Annotated[int, Meta(ge=1, le=SHARDS_MAX)] | None = None
     image: Annotated[str, Meta(min_length=1, max_length=512)] | None = None
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     resources: Resources = DEFAULT_RESOURCES
@@ -233,6 +250,7 @@ class BrokerClusterStatus(Status, frozen=True, kw_only=True):
         ready_replicas: pods that are ready.
         selector: of the pods, as text.
         founders: nodes that the cluster was founded with. Until `formed` it is not scaled.
+        shards: processes of each node.
         formed: whether the cluster has been founded.
         version: of the brokers.
         cluster_version: what all of them use; raising it ends an upgrade.
@@ -248,6 +266,7 @@ class BrokerClusterStatus(Status, frozen=True, kw_only=True):
     ready_replicas: Annotated[int, Meta(ge=0)] = 0
     selector: Annotated[str, Meta(max_length=1024)] | None = None
     founders: Annotated[int, Meta(ge=1, le=NODES_MAX)] | None = None
+    shards: Annotated[int, Meta(ge=1, le=SHARDS_MAX)] = 1
     formed: bool = False
     version: Annotated[str, Meta(max_length=64)] | None = None
     cluster_version: Annotated[int, Meta(ge=1)] | None = None

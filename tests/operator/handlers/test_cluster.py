@@ -109,6 +109,23 @@ def test_an_upgrade_is_finished_by_whoever_the_spec_says(run_operator: Any) -> N
         assert broker.calls.count(("POST", "cluster/version/raise")) == 1
 
 
+def test_more_shards_than_a_cluster_may_have_are_told(run_operator: Any) -> None:
+    server, broker, _, run = run_operator
+    server.create(CLUSTERS, "mill", cluster(broker, shards=4))
+    with run():
+        found = server.wait("a cluster", settled(1))
+        assert found["status"]["shards"] == 4
+        server.merge(CLUSTERS, "mill", {"spec": {"replicas": 5, "shards": None}})
+        found = server.wait("as many as there may be", lambda store: _refusal(store.objects[NAME]))
+        assert condition(found, "Degraded") == "True"
+        server.wait("four nodes", lambda store: store.objects[NAME]["status"]["replicas"] == 4)
+
+
+def _refusal(found: Object) -> Object | None:
+    rows = (found.get("status") or {}).get("conditions") or []
+    return found if any(row["reason"] == "TooManyShards" for row in rows) else None
+
+
 def test_an_operator_that_begins_in_the_middle_goes_on(run_operator: Any) -> None:
     server, broker, machines, run = run_operator
     server.create(CLUSTERS, "mill", cluster(broker))
