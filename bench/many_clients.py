@@ -1,4 +1,4 @@
-"""What very many connections cost, and how long messages take beside them.
+"""The cost of very many connections, and latencies of messages beside them.
 
 python bench/many_clients.py [--connections 10000] [--rates 0.2,0.5,1,10] [--seconds 10]
                              [--before /path/to/bin/headrace] [--no-rabbitmq] [--write]

@@ -9,6 +9,7 @@ connections moves in each second. The rows are written to a directory of their o
 from __future__ import annotations
 
 import argparse
+import asyncio
 import tempfile
 import time
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.rate_history import Moves
 from headrace_broker.model.definition import QUEUE_QUORUM, Queue
 from headrace_broker.model.flow import CONNECTION, LIMIT_WATERMARK, Cause
+from headrace_broker.runtime.clients.sample_turns import SampleTurns
 from headrace_broker.runtime.contract.clock import Clock
 from headrace_broker.runtime.contract.connection_info import ConnectionInfo
 from headrace_broker.runtime.contract.recently_applied import RecentlyApplied
@@ -157,7 +159,8 @@ class Looker:
     def look(self) -> None:
         """Take one look."""
         moment = Moment(START_MS, 1000, self._node.now_us)
-        edges = self._timed("edges", lambda: self._edges.take(moment))
+        turns = SampleTurns(0)
+        edges = self._timed("edges", lambda: asyncio.run(self._edges.take(moment, turns)))
         events = self._timed("events", lambda: self._episodes.take(moment))
         brought = self._edges.brought
         pieces = self._timed("samples", lambda: list(self._samples.take(moment, brought, 0, 0)))

@@ -11,8 +11,9 @@ import grpc
 import pytest
 from e2e.harness.cluster import Cluster, wait_for
 from e2e.harness.publisher import Publisher
+from tests.broker.codecs.column_reader import decode_columns
 
-from headrace_broker.codecs.column_block import ColumnBlock, Schema, decode_columns
+from headrace_broker.codecs.column_block import ColumnBlock, Schema
 from headrace_protos.broker.v1 import export_pb2 as pb
 from headrace_protos.broker.v1.export_pb2_grpc import ExportStub
 

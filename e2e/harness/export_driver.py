@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from e2e.harness.node_driver import NodeDriver
+from tests.broker.codecs.column_reader import decode_columns
 
-from headrace_broker.codecs.column_block import ColumnBlock, Schema, decode_columns
+from headrace_broker.codecs.column_block import ColumnBlock, Schema
 from headrace_protos.broker.v1 import export_pb2 as pb
 from headrace_protos.broker.v1.export_pb2_grpc import ExportStub
 

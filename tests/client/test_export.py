@@ -7,9 +7,10 @@ from typing import Any
 
 import grpc
 import pytest
+from tests.broker.codecs.column_reader import decode_columns
 from tests.client.fake_exports import ARCHIVE, TELEMETRY, FakeShard
 
-from headrace_broker.codecs.column_block import ColumnBlock, Schema, decode_columns
+from headrace_broker.codecs.column_block import ColumnBlock, Schema
 from headrace_client import (
     BrokerFaultError,
     DataGoneError,

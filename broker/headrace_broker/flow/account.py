@@ -237,7 +237,6 @@ class Ledger:
         self.limits = limits  # those in force
         self.accounts: dict[str, Account] = {}  # by `Cause.account`; closed ones until they repaid
         self.dropped_messages: i64 = 0  # publishes held in vain when their channel ended
-        self.dropped_bytes: i64 = 0  # the same in bytes
         self.stops = StopCounter()  # for how long connections were stopped, by limit
         self.brought = BroughtRecord()  # by accounts to queues, those gone too
         self.leaving: list[Account] | None = None  # closed ones until somebody has looked

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.broker.codecs.column_reader import decode_columns
 
 from headrace_broker.codecs.column_block import (
     ALIGNMENT,
@@ -20,7 +21,6 @@ from headrace_broker.codecs.column_block import (
     UTF8,
     ColumnBlock,
     Schema,
-    decode_columns,
     encode_columns,
 )
 

@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pamqp import encode
 from pika.spec import BasicProperties
+from tests.broker.codecs.column_reader import decode_columns
 
 from headrace_broker.codecs.batch import encode_batch
-from headrace_broker.codecs.column_block import Schema, decode_columns, encode_columns
+from headrace_broker.codecs.column_block import Schema, encode_columns
 from headrace_broker.codecs.message_columns import MESSAGE_COLUMNS, TIMESTAMP_MS_MAX, MessageColumns
 from headrace_broker.codecs.method import decode_properties
 from headrace_broker.model.limits import PROPERTIES_REMEMBERED_BYTES, PROPERTIES_REMEMBERED_MAX

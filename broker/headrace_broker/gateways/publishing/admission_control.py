@@ -217,11 +217,9 @@ class AdmissionControl(AccountOwner):
         """Return whether there is room for publishes of a channel that ends."""
         return not self._blocked.now.is_on and self.intake.can_take(byte_count)
 
-    def drop(self, messages: i64, byte_count: i64) -> None:
+    def drop(self, messages: i64) -> None:
         """Count publishes that were dropped."""
-        ledger = self._broker.ledger
-        ledger.dropped_messages += messages
-        ledger.dropped_bytes += byte_count
+        self._broker.ledger.dropped_messages += messages
 
     def watch_closing(self) -> None:
         """Close a channel once its buffer is empty, or stands still for CLOSE_SECONDS_MAX."""

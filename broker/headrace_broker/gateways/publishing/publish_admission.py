@@ -423,7 +423,7 @@ class PublishAdmission(WaitingPublisher):
         void = not self._owner.is_open
         dropped = self.buffer.drop_publishes()
         if dropped.messages > 0 and not void:
-            control.drop(dropped.messages, dropped.byte_count)
+            control.drop(dropped.messages)
             text = "%s: %d publishes that were held are dropped, for their channel ends"
             _LOG.warning(text, control.name, int(dropped.messages))
         self._leave_gate()

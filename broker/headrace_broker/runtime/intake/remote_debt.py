@@ -176,14 +176,6 @@ class RemoteDebts:
         """
         return [owed for owed in self._all() if owed.group == group]
 
-    def proxies(self, group: int) -> list[tuple[int, int, int]]:
-        """Return sessions of other nodes with the messages and bytes that they owe at a queue.
-
-        Their nodes have them in `causes`, with names.
-        """
-        found = self.charges.select(lambda charge: charge.home > 0 and charge.loan.group == group)
-        return [(int(c.cause), int(c.loan.messages), int(c.loan.byte_count)) for c in found]
-
     def _all(self) -> list[Owed]:
         here = self.charges.select(lambda charge: charge.home == 0)
         loans = [(self._node, charge.loan) for charge in here] + self.reported.loans()

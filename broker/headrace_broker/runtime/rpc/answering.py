@@ -55,11 +55,6 @@ class Answering:
         self._unnumbered = 0
         self._stopped = False
 
-    @property
-    def working(self) -> int:
-        """Number of answers that tasks are at."""
-        return len(self._tasks)
-
     def serve(self, kind: type[Q], handler: Callable[[int, Q], Any]) -> None:
         """Answer one kind of question from now on; see `Rpc.serve`."""
         assert kind not in self.handlers, f"{kind.__name__} has a handler"

@@ -30,7 +30,6 @@ class Resolution:
         self.problem_at: i64 = found.problem_at
         self._found = found
         self._kept: i64 = 0
-        self._void_below: i64 = found.base_era
 
     def run(self) -> None:
         """Fill the view; with a problem it is of no use."""

@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.broker.codecs.column_reader import decode_columns
 from tests.broker.runtime.rpc_links import Links
 
 from headrace_broker.catalog.access import Caller
-from headrace_broker.codecs.column_block import decode_columns
 from headrace_broker.core.queue.command.command import encode_purge
 from headrace_broker.core.queue.command.leader_command import encode_configure
 from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION

@@ -6,9 +6,10 @@ import json
 from typing import Any
 
 from pika.spec import BasicProperties
+from tests.broker.codecs.column_reader import decode_columns
 
 from headrace_broker.codecs.batch import encode_batch
-from headrace_broker.codecs.column_block import decode_columns, encode_columns
+from headrace_broker.codecs.column_block import encode_columns
 from headrace_broker.model.definition import QUEUE_QUORUM, Queue
 from headrace_broker.model.message import Publish
 from headrace_broker.runtime.archive.chunk import HEAD, Rows

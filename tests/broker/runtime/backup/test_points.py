@@ -240,7 +240,7 @@ def test_disk_that_hangs_is_waited_for_within_a_time_and_holds_no_place(
         for failure in await asyncio.gather(*reads, return_exceptions=True):
             assert isinstance(failure, NoAnswerError)
             assert f"messages of queue '{QUEUE.name}'" in str(failure)
-        while node.rpc.answering.working:  # noqa: ASYNC110  (it tells nobody)
+        while node.rpc.answering._tasks:  # noqa: ASYNC110  (it tells nobody)
             await asyncio.sleep(0)
         assert node.points._answers.turns.taken == 0
         assert node.host.log.waiting == []

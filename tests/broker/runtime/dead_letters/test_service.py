@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from pamqp.commands import Basic
+from tests.broker.runtime.intake.proxies import proxies
 
 from headrace_broker.model.flow import EXPIRY
 from headrace_broker.model.limits import TIMER_WAKES_MAX
@@ -271,7 +272,7 @@ def test_letter_of_a_client_elsewhere_is_told_to_its_node(service, network, lett
         take(service, network, one)
         await turns()
         assert network.debts.causes(network.catalog.queue("/", "dead").group) == []
-        [proxy] = network.debts.proxies(network.catalog.queue("/", "dead").group)
+        [proxy] = proxies(network.debts, network.catalog.queue("/", "dead").group)
         assert proxy == (one.cause, 1, int(one.byte_count))
         network.session("dead").confirm()
         service.stop()

@@ -6,6 +6,7 @@ import asyncio
 
 import msgspec
 import pytest
+from tests.broker.runtime.intake.proxies import proxies
 
 from headrace_broker.flow.account import Ledger
 from headrace_broker.flow.flow_limits import FlowLimits
@@ -110,7 +111,7 @@ def test_debt_elsewhere_is_the_clients_and_is_shown_where_it_came_in(cluster, ru
             ("client of 1", 2, 3),
         ]
         assert worker.debts.causes(GROUP) == []
-        assert worker.debts.proxies(GROUP) == [(home.session, 3, 30)]
+        assert proxies(worker.debts, GROUP) == [(home.session, 3, 30)]
         worker.repay(home.session, 3)
         other.repay(home.session, 4)
         await until(lambda: home.account.messages == 0)

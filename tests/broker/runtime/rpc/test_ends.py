@@ -76,10 +76,10 @@ def test_work_ends_at_the_other_node_when_its_asker_goes() -> None:
         for _ in range(3):
             asked = asyncio.ensure_future(nodes.rpcs[1].ask(2, Later()))
             await turns()
-            assert len(nodes.working) == nodes.rpcs[2].answering.working == 1
+            assert len(nodes.working) == len(nodes.rpcs[2].answering._tasks) == 1
             await cancelled(asked)
             assert nodes.working == []
-            assert nodes.rpcs[2].answering.working == 0
+            assert len(nodes.rpcs[2].answering._tasks) == 0
         assert nodes.rpcs[1].outstanding == 0
 
     asyncio.run(scenario())
@@ -93,7 +93,7 @@ def test_a_question_and_its_cancellation_may_come_in_one_turn(recwarn: Any) -> N
         await cancelled(asked)
         nodes.links.carry()
         await turns()
-        assert nodes.rpcs[2].answering.working == 0
+        assert len(nodes.rpcs[2].answering._tasks) == 0
         assert nodes.links.sent == [(1, 2, "later"), (1, 2, "cancel")]
 
     asyncio.run(scenario())

@@ -8,15 +8,9 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.broker.codecs.column_reader import decode_columns
 
-from headrace_broker.codecs.column_block import (
-    INT64,
-    UTF8,
-    ColumnBlock,
-    Schema,
-    decode_columns,
-    encode_columns,
-)
+from headrace_broker.codecs.column_block import INT64, UTF8, ColumnBlock, Schema, encode_columns
 from headrace_broker.model.limits import EXPORT_GROUPS_MAX
 from headrace_broker.runtime.export.log import (
     DataGoneError,

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.broker.codecs.column_reader import decode_columns
 
 from headrace_broker.catalog.event import PolicyChanged, QueueAdded, QueueChanged, QueueRemoved
-from headrace_broker.codecs.column_block import decode_columns
 from headrace_broker.core.queue.machine.queue_machine import QueueMachine
 from headrace_broker.flow.account import Ledger
 from headrace_broker.flow.activity import Activity

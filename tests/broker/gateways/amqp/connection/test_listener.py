@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import socket
 import threading
 from collections.abc import Awaitable, Callable
@@ -17,14 +16,9 @@ import pika.exceptions
 import pytest
 import uvloop
 from pamqp import commands, frame
-from tests.broker.gateways.amqp.garbage import garbage
 
 from headrace_broker.codecs.method import encode_method
-from headrace_broker.gateways.amqp.connection.connection import Connection
 from headrace_broker.gateways.amqp.connection.listener import AmqpListener
-from headrace_broker.gateways.amqp.connection.protocol import AmqpProtocol
-from headrace_broker.gateways.amqp.connection.socket_output import SocketOutput
-from headrace_broker.gateways.amqp.messages.connection_output import ConnectionOutput
 from headrace_broker.model.limits import (
     OUTPUT_DELIVERY_BYTES_MAX,
     READ_BYTES_MAX,
@@ -106,61 +100,6 @@ def read_until(client: socket.socket, wanted: type, data: bytearray | None = Non
         del buffer[:used]
         if isinstance(value, wanted):
             return value
-
-
-def _closes(listener: AmqpListener) -> None:
-    with pika.BlockingConnection(parameters(listener)) as connection:
-        channel = connection.channel()
-        channel.queue_declare("q", durable=True)
-        channel.confirm_delivery()
-        channel.basic_publish("", "q", b"body")
-        assert next(channel.consume("q", inactivity_timeout=10))[2] == b"body"
-
-
-def _is_cut_off(listener: AmqpListener) -> None:
-    asked = commands.Queue.Declare(queue="q", durable=True), commands.Basic.Consume(queue="q")
-    with raw(listener, b"".join(encode_method(1, each) for each in asked)) as client:
-        read_until(client, commands.Basic.ConsumeOk)
-
-
-def _is_refused(listener: AmqpListener) -> None:
-    with socket.create_connection(("127.0.0.1", listener.port), timeout=20) as client:
-        client.sendall(b"AMQP\x00\x00\x09\x01")
-        read_until(client, commands.Connection.Start)
-        wrong = commands.Connection.StartOk({}, "PLAIN", "\0guest\0wrong", "en_US")
-        client.sendall(encode_method(0, wrong))
-        while client.recv(4096):
-            pass
-
-
-PARTS = (AmqpProtocol, Connection, ConnectionOutput, SocketOutput)
-
-
-@pytest.mark.parametrize("once", [_closes, _is_cut_off, _is_refused])
-def test_a_connection_that_is_closed_leaves_nothing_to_the_garbage_collector(serve, broker, once):
-    left: list[object] = []
-
-    async def client(listener: AmqpListener) -> None:
-        async def closed() -> None:
-            await asyncio.to_thread(once, listener)
-            while listener._protocols:  # noqa: ASYNC110 - nothing tells
-                await asyncio.sleep(0.01)
-
-        await closed()
-        gc.collect()
-        gc.disable()
-        try:
-            for _ in range(5):
-                await closed()
-            await asyncio.sleep(0)
-            for client in broker.clients:
-                vars(client).clear()  # ended sessions refer to nothing
-            left.extend(garbage())
-        finally:
-            gc.enable()
-
-    serve(client)
-    assert [each for each in left if isinstance(each, PARTS)] == []
 
 
 # pika

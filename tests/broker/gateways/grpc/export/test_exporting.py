@@ -11,9 +11,10 @@ import grpc
 import pytest
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
 from grpc_status import rpc_status
+from tests.broker.codecs.column_reader import decode_columns
 from tests.broker.gateways.grpc.export_world import LOG, NAMES, SCHEMA, World
 
-from headrace_broker.codecs.column_block import ColumnBlock, Schema, decode_columns
+from headrace_broker.codecs.column_block import ColumnBlock, Schema
 from headrace_broker.gateways.grpc.export import exporting as module
 from headrace_broker.model.limits import EXPORT_CHUNK_BYTES, EXPORT_GROUPS_MAX, EXPORT_READS_MAX
 from headrace_protos.broker.v1 import export_pb2 as pb

@@ -11,11 +11,12 @@ import grpc
 import pytest
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
 from grpc_status import rpc_status
+from tests.broker.codecs.column_reader import decode_columns
 from tests.broker.gateways.grpc.lease_world import TTL, World, name
 
 from headrace_broker.catalog.event import PermissionChanged
 from headrace_broker.codecs.batch import batch_count, message_body
-from headrace_broker.codecs.column_block import ColumnBlock, Schema, decode_columns
+from headrace_broker.codecs.column_block import ColumnBlock, Schema
 from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
 from headrace_broker.gateways.grpc.lease import leasing as module
 from headrace_broker.model.definition import Permission
