@@ -179,9 +179,14 @@ def _ordinals(cluster: Cluster, answers: Answers) -> dict[str, int]:
     return found
 
 
+def _takes(row: Row) -> bool:
+    """Return whether a node, or a process of it, may be given replicas."""
+    return bool(row["running"]) and not row["being_drained"]
+
+
 def _shards(row: Row) -> list[str]:
     """Return the names of a node's processes: the first one is called as the node."""
-    return [each["name"] for each in row.get("shards") or ()] or [row["name"]]
+    return [each["name"] for each in row.get("shards") or (row,)]
 
 
 def quorums(cluster: Cluster, answers: Answers) -> tuple[Quorum, ...]:
@@ -246,15 +251,18 @@ def lacking(cluster: Cluster, answers: Answers) -> dict[int, list[tuple[str, str
     room = {
         ordinals[row["name"]]: row["replicas"]
         for row in answers.nodes
-        if _counts(row, ordinals) and not row["being_drained"]
+        if row["name"] in ordinals and any(_takes(each) for each in row.get("shards") or (row,))
     }
     shards = {
-        ordinals[row["name"]]: dict.fromkeys(_shards(row), 0)
+        ordinals[row["name"]]: {
+            each["name"]: 0 for each in row.get("shards") or (row,) if _takes(each)
+        }
         for row in answers.nodes
         if row["name"] in ordinals
     }
     for name in [name for row in answers.queues for name in row["members"] if name in ordinals]:
-        shards[ordinals[name]][name] += 1
+        if name in shards[ordinals[name]]:
+            shards[ordinals[name]][name] += 1
     found: dict[int, list[tuple[str, str, str]]] = {}
     for row in answers.queues:
         if row["type"] != "quorum" or not pattern.search(row["name"]):

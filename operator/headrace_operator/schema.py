@@ -1,8 +1,7 @@
 """Structural schemas, as CustomResourceDefinitions want them, from typed specs.
 
 A Struct becomes an object with a property for each field; ranges, patterns, sizes and enums come
-from the annotations, descriptions from the docstrings, rules in CEL from `Rule`s: those of a field
-from its annotation, those of a Struct from its class attribute `RULES`.
+from the annotations, descriptions from the docstrings, rules in CEL from the attribute `RULES`.
 """
 
 from __future__ import annotations
@@ -100,12 +99,9 @@ def _given(values: dict[str, Any]) -> Schema:
 def _annotated(kind: types.Metadata) -> Schema:
     schema = _schema(kind.type)
     schema.update(kind.extra_json_schema or {})
-    extra = kind.extra or {}
-    rules = list(extra.get("rules", ()))
-    if extra.get("immutable"):
-        rules.append(Rule("self == oldSelf", "cannot be changed"))
-    if rules:
-        schema[_RULES] = [*schema.get(_RULES, []), *[_rule(each) for each in rules]]
+    if (kind.extra or {}).get("immutable"):
+        unchanged = _rule(Rule("self == oldSelf", "cannot be changed"))
+        schema[_RULES] = [*schema.get(_RULES, []), unchanged]
     return schema
 
 

@@ -128,7 +128,8 @@ def test_new_nodes_get_replicas_by_policy(
 
 
 def sharded(name: str, **more: Any) -> Row:
-    return {**node(name, **more), "shards": [{"name": name}, {"name": f"{name}:1"}]}
+    found = node(name, **more)
+    return {**found, "shards": [found, {**found, "name": f"{name}:1"}]}
 
 
 def test_replicas_in_any_shard_count_for_their_node(make_cluster: MakeCluster) -> None:
@@ -151,6 +152,19 @@ def test_a_new_node_gets_replicas_in_all_its_shards(make_cluster: MakeCluster) -
     first, second = "mill-2", "mill-2:1"
     places = [("/", "a", first), ("/", "b", second), ("/", "c", first), ("/", "d", second)]
     assert found == {2: places}
+
+
+@pytest.mark.parametrize("state", [{"running": False}, {"being_drained": True}])
+def test_a_shard_that_is_down_or_drained_gets_no_replicas(
+    make_cluster: MakeCluster, state: Row
+) -> None:
+    nodes = [sharded(f"mill-{ordinal}") for ordinal in range(3)]
+    nodes[2]["shards"][1] |= state
+    rows = [queue(name, "mill-0", "mill-1:1") for name in "ab"]
+    found = lacking(make_cluster(), answers(nodes, rows))
+    assert found == {2: [("/", "a", "mill-2"), ("/", "b", "mill-2")]}
+    nodes[2]["shards"][0] |= state
+    assert lacking(make_cluster(), answers(nodes, rows)) == {}
 
 
 def test_a_node_that_is_drained_gets_no_replicas(make_cluster: MakeCluster) -> None:

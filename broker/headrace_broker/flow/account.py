@@ -28,6 +28,8 @@ class Moved(NamedTuple):
     repaid_messages: int  # done or dropped
     repaid_bytes: int  # likewise
     exchanges: dict[str, int]  # messages by the exchange that they came through, where it is known
+    owed_messages: int  # now
+    owed_bytes: int  # likewise
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -158,7 +160,9 @@ class AccountBalance:
         self._told_messages = self.messages
         self._told_bytes = self.byte_count
         kept = {exchange: count for exchange, count in exchanges.items() if count > 0}
-        return Moved(int(messages), int(byte_count), int(repaid_messages), int(repaid_bytes), kept)
+        repaid = int(repaid_messages), int(repaid_bytes)
+        owed = int(self.messages), int(self.byte_count)
+        return Moved(int(messages), int(byte_count), *repaid, kept, *owed)
 
 
 @final

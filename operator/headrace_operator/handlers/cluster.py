@@ -26,7 +26,7 @@ from headrace_operator.plans.cluster_plan import next_step
 from headrace_operator.plans.observation import Cluster as Seen
 from headrace_operator.plans.step import Action, Step
 from headrace_operator.reconciler import NEVER, Key
-from headrace_operator.shard_count import shard_count
+from headrace_operator.shard_count import shard_count, shards_problem
 from headrace_operator.specs.cluster import NODES_MAX, BrokerClusterSpec, BrokerClusterStatus
 from headrace_operator.specs.kind import BROKER_CLUSTER, is_paused
 from headrace_operator.specs.status import DEGRADED, READY
@@ -88,9 +88,9 @@ class ClusterHandler:
         applied = Applied(list(status.certificates), [], "")
         if not paused:
             applied, objects = await self._apply(cluster, objects)
-        if not applied.problem and spec.replicas * cluster.shards > NODES_MAX:
-            text = f"{spec.replicas} nodes of {cluster.shards} shards are more than {NODES_MAX}"
-            applied = applied._replace(problem=text, reason="TooManyShards")
+        if not applied.problem:
+            problem = shards_problem(spec, cluster.shards)
+            applied = applied._replace(problem=problem, reason="Shards" if problem else "")
         view = await self._view(cluster, status, objects, False)
         status = await self._formed(view, status)
         self._follow(key, view)

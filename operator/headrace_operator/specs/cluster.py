@@ -93,9 +93,9 @@ class BrokerClusterSpec(Spec, frozen=True, kw_only=True):
 
     Attributes:
         replicas: nodes. An odd number of them tolerates most for what it costs.
-        shards: processes of each node, which use a core each. Absent, a cluster is founded with
-            half as many as the CPU limit has cores, and one where that is below four. It may be
-            raised, and never lowered. Replicas times shards are 16 at most.
+        shards: processes of each node, which use a core each. Absent, a cluster of up to four nodes
+            is founded with two where the CPU limit is four cores or more, and with one otherwise.
+            It may be raised, and never lowered. Replicas times shards are 16 at most.
         image: of the broker; absent for that which the operator was installed with.
         image_pull_policy: as in a pod.
         resources: what a pod asks for and may use.

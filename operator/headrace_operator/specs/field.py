@@ -36,11 +36,6 @@ class Rule(Struct, frozen=True):
     message: str
 
 
-def ruled(*rules: Rule) -> Meta:
-    """Return what a field is annotated with that has rules of its own."""
-    return Meta(extra={"rules": rules})
-
-
 class Spec(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Base of custom resources' fields: names are in camel case there."""
 

@@ -32,8 +32,8 @@ class GroupHandler(Protocol):
         """Return the state after everything applied so far.
 
         Returns:
-            The state, opaque, and the indexes (typecode Q, ascending) of applied entries that
-            `entry_data` must still find; all other applied entries may vanish from now on.
+            The state, opaque, and the indexes (typecode Q, ascending) of applied entries that are
+            still read; all other applied entries may vanish from now on.
         """
 
     def held(self) -> array[int]:

@@ -336,14 +336,6 @@ class RaftNode(GroupQueries, NodeStanding):
         """
         self._log.entry_dead(group, index)
 
-    def snapshot_now(self, group: int) -> bool:
-        """Take a snapshot of a group; False where nothing was applied since the last one.
-
-        Raises:
-            KeyError: the group is not on this node.
-        """
-        return self._host.snapshots.take(self._hosted(group))
-
     def set_cache_bytes(self, count: int) -> None:
         """Keep so many bytes of log entries in memory from now on, besides those not durable."""
         self._log.cache.resize(count)

@@ -161,23 +161,6 @@ class GroupQueries:
         """Return how far a group is applied on this node."""
         return self._hosted(group).core.applied_index
 
-    def entry_data(self, group: int, index: int) -> bytes:
-        """Return the data of an entry, from memory or disk, for which the event loop waits.
-
-        Raises:
-            KeyError: the group is not on this node, or has no such entry.
-            LostEntryError: the stored record is damaged. The group stands still on this node from
-                the next turn of the event loop on (`GroupHandler.leadership` says so) until it was
-                fetched from another member.
-            OSError: its file cannot be read for another reason than that the disk has lost it.
-        """
-        hosted = self._hosted(group)
-        try:
-            return hosted.view.entry(index).data
-        except LostEntryError as error:
-            self._host.suspensions.note(hosted, error.index)
-            raise
-
     def entry_at_hand(self, group: int, index: int, done: Callable[[], None]) -> bytes | None:
         """Return the data of an entry where that needs no disk; else begin to read it.
 

@@ -267,7 +267,7 @@ def test_machine_of_an_earlier_version_takes_nothing_with_numbers() -> None:
     queue.configure(2)
     encoded = command.encode_enqueue_named(ANNA, 1, batch(b"a"), b"p", 1, [1, 2])
     assert [type(effect) for effect in queue.apply(encoded)] == [Rejected, EntryDead]
-    assert not queue.machine.has_session(ANNA)
+    assert ANNA not in queue.machine._state.sessions
 
 
 @settings(max_examples=150)

@@ -24,8 +24,8 @@ def test_a_batch_is_confirmed_up_to_its_last_message(queue: QueueLog) -> None:
     assert told(queue.enqueue(ANNA, 1, 3)) == [f"Enqueued({ANNA}, 3)"]
     assert told(queue.enqueue(ANNA, 4, 2)) == [f"Enqueued({ANNA}, 5)"]
     assert (queue.machine.ready_count, queue.machine.ready_bytes) == (5, 3 + 1)
-    assert queue.machine.has_session(ANNA)
-    assert not queue.machine.has_session(BERT)
+    assert ANNA in queue.machine._state.sessions
+    assert BERT not in queue.machine._state.sessions
 
 
 def test_a_batch_seen_before_is_answered_and_dies(queue: QueueLog) -> None:
@@ -248,7 +248,7 @@ def test_close_releases_everything_and_forgets_the_session(queue: QueueLog) -> N
     queue.apply(command.encode_get(ANNA, 2))
     effects = told(queue.apply(command.encode_close(ANNA)))
     assert effects == [controlled(ANNA, 0, 0, 2), "Unused()", "EntryDead(4)"]
-    assert not queue.machine.has_session(ANNA)
+    assert ANNA not in queue.machine._state.sessions
     taken = messages(queue.attach(BERT, 1, 1, 9))
     counts = [(m.message_id, m.acquired_count, m.delivery_count) for m in taken]
     assert counts == [(1, 1, 1), (2, 1, 1), (3, 0, 0)]
@@ -291,7 +291,7 @@ def test_a_node_that_came_back_loses_the_sessions_of_its_other_boots(queue: Queu
     queue.attach(newer, 1, 1, 1)
     assert queue.machine.has_sessions_of(2, 2)
     assert runs(queue.apply(command.encode_node_down(2, 2))) == []
-    assert [queue.machine.has_session(session) for session in (BERT, newer)] == [False, True]
+    assert [session in queue.machine._state.sessions for session in (BERT, newer)] == [False, True]
     assert not queue.machine.has_sessions_of(2, 2)
     assert queue.machine.has_sessions_of(2, 0)
     assert not queue.machine.has_sessions_of(1, 0)

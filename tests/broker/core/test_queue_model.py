@@ -433,7 +433,7 @@ class QueueComparison(RuleBasedStateMachine):
     @invariant()
     def holdings_agree(self) -> None:
         for session in SESSIONS:
-            assert self.machine.has_session(session) == (session in self.model.sessions())
+            assert (session in self.machine._state.sessions) == (session in self.model.sessions())
             for number in range(4):
                 receiver = self.model.receivers.get((session, number))
                 held = [] if receiver is None else list(receiver.held.items())

@@ -123,7 +123,7 @@ def test_more_shards_than_a_cluster_may_have_are_told(run_operator: Any) -> None
 
 def _refusal(found: Object) -> Object | None:
     rows = (found.get("status") or {}).get("conditions") or []
-    return found if any(row["reason"] == "TooManyShards" for row in rows) else None
+    return found if any(row["reason"] == "Shards" for row in rows) else None
 
 
 def test_an_operator_that_begins_in_the_middle_goes_on(run_operator: Any) -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.raftlog.node.inside import entry_data, snapshot_now
 
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.group import LEADER, CoreOptions
 from headrace_raftlog.model.limits import FETCH_REST_TICKS, FETCHES_MAX
 from headrace_raftlog.model.membership import Membership, member_node
-from headrace_raftlog.transport import bulk_server
 from headrace_raftlog.transport.bulk_client import BulkClient, GoneError
 
 MakeCluster = Callable[..., Any]
@@ -58,7 +58,7 @@ async def behind(c: Any, group: int, follower: int) -> int:
     last = c.machines[follower, group].indexes[-1]
     await write(c, group, 30)
     leader: int = await c.elected(group)
-    c.nodes[leader].snapshot_now(group)
+    snapshot_now(c.nodes[leader], group)
     await c.ticks(lambda: first_index(c, leader, group) > last + 1)
     return leader
 
@@ -84,7 +84,7 @@ def test_slow_follower_catches_up_while_the_leader_writes_and_compacts(
         c.create(5, slow)
         for _ in range(4):
             await write(c, 5, 15)
-            c.nodes[leader].snapshot_now(5)
+            snapshot_now(c.nodes[leader], 5)
         await all_equal(c, 5)
         assert c.nodes[slow]._fetcher.installed >= 1
         assert c.machines[slow, 5].restored >= 1
@@ -96,7 +96,7 @@ def test_slow_follower_catches_up_while_the_leader_writes_and_compacts(
         assert live
         for index in live:
             at = c.machines[slow, 5].indexes.index(index)
-            assert c.nodes[slow].entry_data(5, index) == c.machines[slow, 5].applied[at]
+            assert entry_data(c.nodes[slow], 5, index) == c.machines[slow, 5].applied[at]
         await c.stop()
 
     run(body())
@@ -136,7 +136,7 @@ async def snapshots_of(c: Any, *nodes: int) -> None:
     """Take snapshots, and wait until they are in force."""
     for node in nodes:
         last = first_index(c, node, 5)
-        c.nodes[node].snapshot_now(5)
+        snapshot_now(c.nodes[node], 5)
         await c.ticks(lambda node=node, last=last: first_index(c, node, 5) > last)
 
 
@@ -146,24 +146,24 @@ def test_entries_that_one_member_holds_stay_there_and_nobody_else_hears_of_them(
     async def body() -> None:
         c = make(cluster)
         leader, slow, dead = await with_own_snapshots(c)
-        body_held = c.nodes[leader].entry_data(5, dead)
+        body_held = entry_data(c.nodes[leader], 5, dead)
         for node in ALL:
             if node != slow:
                 c.machines[node, 5].held_here = [dead]
         await snapshots_of(c, *ALL)
         leader = await behind(c, 5, slow)
-        assert c.nodes[leader].entry_data(5, dead) == body_held
+        assert entry_data(c.nodes[leader], 5, dead) == body_held
         assert dead not in c.nodes[leader]._log.read_snapshot(5).live
         await c.start(slow)
         c.create(5, slow)
         await all_equal(c, 5)
         with pytest.raises(KeyError):
-            c.nodes[slow].entry_data(5, dead)
+            entry_data(c.nodes[slow], 5, dead)
         c.machines[leader, 5].held_here = []
         await write(c, 5, 1)
         await snapshots_of(c, leader)
         with pytest.raises(KeyError):
-            c.nodes[leader].entry_data(5, dead)
+            entry_data(c.nodes[leader], 5, dead)
         await c.stop()
 
     run(body())
@@ -192,7 +192,7 @@ def test_entries_of_a_peers_snapshot_that_are_dead_here_are_not_fetched(
         await all_equal(c, 5)
         assert c.nodes[slow]._fetcher.installed == 1
         with pytest.raises(KeyError):
-            c.nodes[slow].entry_data(5, dead)
+            entry_data(c.nodes[slow], 5, dead)
         await c.stop()
 
     run(body())
@@ -304,7 +304,7 @@ def interpose(c: Any, node: int, cut: PowerCut, step: str) -> None:
 def test_crash_at_any_step_of_an_install_is_recovered(
     cluster: MakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    monkeypatch.setattr(bulk_server, "BULK_CHUNK_BYTES", 1500)
+    monkeypatch.setattr("headrace_raftlog.transport.bulk_server.BULK_CHUNK_BYTES", 1500)
 
     async def body() -> None:
         c = make(cluster)
@@ -378,7 +378,7 @@ def test_entry_that_vanishes_at_the_leader_leads_to_its_newer_snapshot(
                     machine.is_live = c.is_live
                 index = c.nodes[leader].propose(5, b"more")
                 await c.until(lambda: index in c.machines[leader, 5].indexes)
-                assert c.nodes[leader].snapshot_now(5)
+                assert snapshot_now(c.nodes[leader], 5)
                 await c.ticks(lambda: first_index(c, leader, 5) > index)
                 raise GoneError("test")
 

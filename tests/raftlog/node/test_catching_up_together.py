@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from tests.raftlog.node.inside import entry_data, snapshot_now
+
 from headrace_raftlog.transport.bulk_client import UnknownCallError
 
 MakeCluster = Callable[..., Any]
@@ -37,7 +39,7 @@ async def left_behind(cluster: MakeCluster, groups: range) -> Any:
     for group in groups:
         await write(c, group, 20)
         leader = await c.elected(group)
-        c.nodes[leader].snapshot_now(group)
+        snapshot_now(c.nodes[leader], group)
         await c.ticks(
             lambda group=group, leader=leader: first_index(c, leader, group) > last[group] + 1
         )
@@ -94,7 +96,7 @@ def test_many_groups_catch_up_with_few_calls(cluster: MakeCluster) -> None:
             assert live
             for index in live:
                 said = machine.applied[machine.indexes.index(index)]
-                assert c.nodes[AWAY].entry_data(group, index) == said
+                assert entry_data(c.nodes[AWAY], group, index) == said
         fetcher = c.nodes[AWAY]._fetcher
         assert not bulk.large
         assert fetcher.installed == sum(bulk.small) == len(GROUPS)

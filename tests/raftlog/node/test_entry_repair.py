@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.raftlog.node.inside import snapshot_now
 
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.errors import CorruptLogError
@@ -177,7 +178,7 @@ def test_entry_that_a_peer_compacted_is_replaced_by_its_snapshot(
         c = cluster()
         bodies = await filled(c)
         before = {node: member(c, node) for node in ALL}
-        assert c.nodes[1].snapshot_now(GROUP)
+        assert snapshot_now(c.nodes[1], GROUP)
         await c.ticks(lambda: c.nodes[1]._log.group(GROUP).snapshot_index > 0)
         await c.stop()
         for node in (2, 3):
@@ -203,7 +204,7 @@ def test_live_entry_of_a_snapshot_is_put_back(cluster: MakeCluster, tmp_path: Pa
         c.is_live = lambda index: index % 3 == 0
         bodies = await filled(c)
         for node in ALL:
-            assert c.nodes[node].snapshot_now(GROUP)
+            assert snapshot_now(c.nodes[node], GROUP)
             view = c.nodes[node]._log.group(GROUP)
             await c.ticks(lambda view=view: view.snapshot_index > 0)
         live = list(c.nodes[1]._log.group(GROUP).live_indexes())

@@ -10,6 +10,7 @@ import grpc
 import pytest
 import uvloop
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tests.raftlog.node.inside import entry_data
 
 from headrace_raftlog.model.errors import IdentityError
 from headrace_raftlog.model.group import BUSY, NOT_LEADER, CoreOptions
@@ -38,7 +39,7 @@ def test_proposal_is_applied_on_every_node_in_the_same_order(
         await c.until(lambda: all(c.machines[n, 5].applied == sent for n in (1, 2, 3)))
         for node in (1, 2, 3):
             assert c.nodes[node].leader(5) == leader
-            assert c.nodes[node].entry_data(5, first) == b"0"
+            assert entry_data(c.nodes[node], 5, first) == b"0"
             assert c.nodes[node].applied_index(5) == first + 199
             if node != leader:
                 assert c.nodes[node].propose(5, b"no") == NOT_LEADER
@@ -236,7 +237,7 @@ def test_removed_group_is_gone_for_good(cluster: MakeCluster) -> None:
         assert c.nodes[3].propose(5, b"x") == NOT_LEADER
         assert c.nodes[3].leader(5) == 0
         with pytest.raises(KeyError, match="group 5"):
-            c.nodes[3].entry_data(5, 1)
+            entry_data(c.nodes[3], 5, 1)
         await c.propose(5, b"the others go on")
         assert c.nodes[3]._host._held.count == 0
         with pytest.raises(KeyError, match="removed"):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.raftlog.node.inside import entry_data, snapshot_now
 
 from headrace_raftlog.model.errors import CorruptLogError, DamageFoundError, LostEntryError
 from headrace_raftlog.storage.inspection import inspect
@@ -95,11 +96,11 @@ def test_leader_that_reads_a_damaged_entry_hands_over_and_is_mended(
         before = hosted(c, leader).core.member
         index = rot(c, leader, bodies[4])
         with pytest.raises(LostEntryError):
-            c.nodes[leader].entry_data(GROUP, index)
+            entry_data(c.nodes[leader], GROUP, index)
         machine = c.machines[leader, GROUP]
         await c.until(lambda: not machine.leaders[-1][2])
         await c.ticks(lambda: sound(c, leader))
-        assert c.nodes[leader].entry_data(GROUP, index) == bodies[4]
+        assert entry_data(c.nodes[leader], GROUP, index) == bodies[4]
         await c.until(lambda: c.leader(GROUP) not in (0, leader))
         await c.propose(GROUP, b"later")
         await equal(c, GROUP, [*bodies, b"later"])
@@ -130,10 +131,10 @@ def test_other_damage_in_the_same_file_is_mended_with_it(cluster: MakeCluster) -
         leader = await c.elected(GROUP)
         indexes = [rot(c, leader, bodies[number]) for number in (2, 5, 9)]
         with pytest.raises(LostEntryError):
-            c.nodes[leader].entry_data(GROUP, indexes[1])
+            entry_data(c.nodes[leader], GROUP, indexes[1])
         await c.ticks(lambda: c.nodes[leader].figures().entries_repaired == 3)
         await c.ticks(lambda: sound(c, leader))
-        read = [c.nodes[leader].entry_data(GROUP, index) for index in indexes]
+        read = [entry_data(c.nodes[leader], GROUP, index) for index in indexes]
         assert read == [bodies[2], bodies[5], bodies[9]]
         await c.stop()
 
@@ -172,11 +173,11 @@ def test_rot_in_different_entries_of_all_members_that_run_loses_nothing(
         indexes = {node: rot(c, node, bodies[3 + node]) for node in ALL}
         for node in ALL:
             with pytest.raises(LostEntryError):
-                c.nodes[node].entry_data(GROUP, indexes[node])
+                entry_data(c.nodes[node], GROUP, indexes[node])
         await c.ticks(lambda: all(sound(c, node) for node in ALL))
         for node in ALL:
             for other in ALL:
-                assert c.nodes[node].entry_data(GROUP, indexes[other]) == bodies[3 + other]
+                assert entry_data(c.nodes[node], GROUP, indexes[other]) == bodies[3 + other]
         await c.propose(GROUP, b"later")
         await equal(c, GROUP, [*bodies, b"later"])
         assert not c.fatal
@@ -202,7 +203,7 @@ def test_only_replica_stands_still_and_other_groups_go_on(
         index = rot(c, 1, bodies[2])
         for _ in range(2):  # again, as long as it stands still
             with pytest.raises(CorruptLogError):
-                c.nodes[1].entry_data(GROUP, index)
+                entry_data(c.nodes[1], GROUP, index)
             await c.ticks(lambda: "headrace log salvage" in caplog.text)
         assert c.nodes[1].propose(GROUP, b"refused") < 0
         assert "damaged" in c.nodes[1].damages()[GROUP]
@@ -220,16 +221,16 @@ def test_live_entry_that_is_damaged_is_mended_while_the_node_runs(cluster: MakeC
         c.is_live = lambda index: index % 3 == 0
         bodies = await filled(c)
         for node in ALL:
-            assert c.nodes[node].snapshot_now(GROUP)
+            assert snapshot_now(c.nodes[node], GROUP)
             await c.ticks(lambda node=node: view(c, node).snapshot_index > 0)
         leader = await c.elected(GROUP)
         index = list(view(c, leader).live_indexes())[1]
         damage(c, leader, view(c, leader).location_of(index))
         with pytest.raises(LostEntryError):
-            c.nodes[leader].entry_data(GROUP, index)
+            entry_data(c.nodes[leader], GROUP, index)
         await c.ticks(lambda: hosted(c, leader).suspended)
         await c.ticks(lambda: sound(c, leader))
-        assert c.nodes[leader].entry_data(GROUP, index) in bodies
+        assert entry_data(c.nodes[leader], GROUP, index) in bodies
         await c.propose(GROUP, b"later")
         await equal(c, GROUP, [*bodies, b"later"])
         await c.stop()
@@ -244,11 +245,11 @@ def test_entry_that_a_peer_compacted_away_is_dead_in_an_own_snapshot(cluster: Ma
         leader = await c.elected(GROUP)
         for node in ALL:
             if node != leader:
-                assert c.nodes[node].snapshot_now(GROUP)
+                assert snapshot_now(c.nodes[node], GROUP)
                 await c.ticks(lambda node=node: view(c, node).snapshot_index > 0)
         index = rot(c, leader, bodies[4])
         with pytest.raises(LostEntryError):
-            c.nodes[leader].entry_data(GROUP, index)
+            entry_data(c.nodes[leader], GROUP, index)
         await c.ticks(lambda: hosted(c, leader).suspended)
         await c.ticks(lambda: sound(c, leader))
         assert c.machines[leader, GROUP].restored == 0, "it goes on from its own state"
@@ -283,11 +284,11 @@ def test_sector_that_the_disk_does_not_give_any_more_is_mended_like_rot(
         monkeypatch.setattr(files, "read_cached", lambda *_: None)
         reader.reads.forget(location >> 32)
         with pytest.raises(LostEntryError):
-            c.nodes[leader].entry_data(GROUP, index)
+            entry_data(c.nodes[leader], GROUP, index)
         await c.ticks(lambda: hosted(c, leader).suspended)
         await c.ticks(lambda: sound(c, leader))
         monkeypatch.setattr(files, "read_cached", read_cached)
-        assert c.nodes[leader].entry_data(GROUP, index) == bodies[4]
+        assert entry_data(c.nodes[leader], GROUP, index) == bodies[4]
         assert not c.fatal
         await c.stop()
 
@@ -305,7 +306,7 @@ def test_damaged_snapshot_of_a_leader_is_taken_anew_for_a_member_that_needs_it(
         await c.stop(late)
         await c.propose(GROUP, b"missed")
         for node in c.nodes:
-            assert c.nodes[node].snapshot_now(GROUP)
+            assert snapshot_now(c.nodes[node], GROUP)
             await c.ticks(
                 lambda node=node: (stored := view(c, node).snapshot) is not None and stored.location
             )

@@ -75,6 +75,7 @@ class StatsBook:
         while True:
             due = time.monotonic() + FINE_MS / 1000
             await self.sample()
+            due = max(due, time.monotonic())
             await asyncio.sleep(due - time.monotonic())
             self._lag_ms = max(0, int(1000 * (time.monotonic() - due)))
 

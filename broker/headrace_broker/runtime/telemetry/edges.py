@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from headrace_broker.flow.account import Account, AccountBalance, Moved
 from headrace_broker.model.definition import Queue
+from headrace_broker.model.flow import Cause
 from headrace_broker.runtime.clients.sample_turns import SampleTurns
 from headrace_broker.runtime.telemetry.schema import DebtEdge
 from headrace_broker.runtime.telemetry.sources import Moment, Sources
@@ -17,6 +18,9 @@ class Brought(NamedTuple):
 
     messages: int  # copies of messages, one for each queue
     byte_count: int  # of these
+
+
+_Edge: TypeAlias = tuple[AccountBalance, Moved]
 
 
 class EdgeTaker:
@@ -33,7 +37,7 @@ class EdgeTaker:
         """Return what happened since the last call."""
         ledger = self._sources.ledger
         leaving, ledger.leaving = ledger.leaving or [], []
-        moved: list[tuple[AccountBalance, Moved]] = []
+        moved: list[_Edge] = []
         self.brought = {}
         for account in (*ledger.accounts.values(), *leaving):
             if account.balances:
@@ -46,11 +50,11 @@ class EdgeTaker:
         for balance, each in moved:
             queue = self._sources.view.queue_by_group(balance.group)
             if queue is not None:
-                rows += self._rows(moment, balance, each, queue)
+                rows += self._rows(moment, balance.account.cause, each, queue)
                 await turns.row()
         return rows
 
-    def _look(self, account: Account, moved: list[tuple[AccountBalance, Moved]]) -> None:
+    def _look(self, account: Account, moved: list[_Edge]) -> None:
         messages = byte_count = 0
         for balance in account.balances.values():
             each = balance.take()
@@ -61,14 +65,11 @@ class EdgeTaker:
         if messages:
             self.brought[account.cause.account] = Brought(messages, byte_count)
 
-    def _rows(
-        self, moment: Moment, balance: AccountBalance, moved: Moved, queue: Queue
-    ) -> list[DebtEdge]:
+    def _rows(self, moment: Moment, cause: Cause, moved: Moved, queue: Queue) -> list[DebtEdge]:
         """Return a row for each exchange; the first one has the debt.
 
         Bytes are not counted by exchange: each gets its part by messages.
         """
-        cause = balance.account.cause
         whose = (cause.account, cause.kind, cause.name, cause.user, cause.account)
         start = (moment.at_ms, moment.elapsed_ms, self._sources.node, *whose)
         followers = max(len(queue.members) - 1, 0)
@@ -77,8 +78,8 @@ class EdgeTaker:
             moved.byte_count,
             moved.repaid_messages,
             moved.repaid_bytes,
-            int(balance.messages),
-            int(balance.byte_count),
+            moved.owed_messages,
+            moved.owed_bytes,
         )
         rows: list[DebtEdge] = []
         bytes_left = moved.byte_count
@@ -104,6 +105,5 @@ def _parts(moved: Moved) -> list[tuple[str | None, int]]:
     return parts
 
 
-def _weight(entry: tuple[AccountBalance, Moved]) -> int:
-    balance, moved = entry
-    return moved.byte_count + moved.messages + int(balance.byte_count)
+def _weight(edge: _Edge) -> int:
+    return edge[1].byte_count + edge[1].messages + edge[1].owed_bytes

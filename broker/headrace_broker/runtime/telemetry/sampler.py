@@ -96,12 +96,13 @@ class SampleTaker:
         """
         queues = self._moving_queues()
         connections: list[ConnectionInfo] = []
-        for at, info in enumerate(list(self._sources.connections().values()), 1):
+        there = dict(self._sources.connections())
+        for at, info in enumerate(there.values(), 1):
             if self._moves(info, moment.now_us, brought):
                 connections.append(info)
             if at % SCANNED_ROWS == 0:
                 yield []
-        accounts = self._other_accounts(brought)
+        accounts = self._other_accounts(there, brought)
         found = len(queues) + len(connections) + len(accounts)
         yield []
         room = self._rows_max - 1
@@ -273,9 +274,10 @@ class SampleTaker:
             account.in_debt,
         )
 
-    def _other_accounts(self, brought: dict[str, Brought]) -> list[Account]:
-        """Return accounts that owe or bring something and are no connection's that is open."""
-        connections = self._sources.connections()
+    def _other_accounts(
+        self, connections: dict[str, ConnectionInfo], brought: dict[str, Brought]
+    ) -> list[Account]:
+        """Return accounts that owe or bring something and are none of these connections'."""
         return [
             account
             for name, account in self._sources.ledger.accounts.items()

@@ -89,6 +89,7 @@ class Telemetry:
         self._account = sources.ledger.open(cause)
         self._takers: Takers | None = None
         self._task: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
         self._looked = 0.0  # on the loop's clock
         self._complaint = ""  # why the last look is lost, told once
 
@@ -103,9 +104,8 @@ class Telemetry:
     async def stop(self) -> None:
         """Take a last sample, and stop."""
         if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            self._stopping.set()
+            await self._task  # a look that is under way has taken what it tells
             self._task = None
             await self._try_to_note(0)
         await self._store.stop()
@@ -133,7 +133,10 @@ class Telemetry:
         due = self._looked = loop.time()
         while True:
             due = max(due + LOOK_SECONDS, loop.time())
-            await asyncio.sleep(due - loop.time())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(due - loop.time()):
+                    await self._stopping.wait()
+                return
             await self._try_to_note(max(int(1000 * (loop.time() - due)), 0))
 
     async def _try_to_note(self, lag_ms: int) -> None:

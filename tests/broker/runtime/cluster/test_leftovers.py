@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.raftlog.node.inside import snapshot_now
 
 from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.command import encode_request
@@ -104,7 +105,7 @@ def test_node_that_was_killed_before_a_removal_was_durable_has_nothing_left(
                     assert isinstance(await node.catalog.submit(command), Ok)
                 node.raft.remove_group = lambda group: None  # type: ignore[method-assign]
                 await node.catalog.submit(commands.DeleteQueue("/", "gone"))
-                assert node.raft.snapshot_now(CATALOG_GROUP)
+                assert snapshot_now(node.raft, CATALOG_GROUP)
             return node.raft.unclaimed_groups() + sorted(node.hosting.hosts)
         finally:
             await node.stop()

@@ -278,7 +278,7 @@ def test_close_keeps_publishes_and_releases_unsettled(world, listener, publishes
     world.settle_down()
     assert world.owner.closed == [session.session]
     assert world.hosts[1].machine.ready_count == 4
-    assert not world.hosts[1].machine.has_session(session.session)
+    assert session.session not in world.hosts[1].machine._state.sessions
     assert world.watcher.unused == 1
 
 

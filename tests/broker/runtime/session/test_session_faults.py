@@ -114,7 +114,7 @@ def test_publishes_under_way_leave_no_session_of_a_process_that_ended(world, lis
     world.break_links()
     assert world.hosts[1].node_down(2, 2)
     world.settle_down()
-    assert not world.hosts[1].machine.has_session(session.session)
+    assert session.session not in world.hosts[1].machine._state.sessions
     assert world.hosts[1].machine.ready_count == 1
 
 

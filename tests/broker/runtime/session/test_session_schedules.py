@@ -380,7 +380,7 @@ class Run:
             channel.session.close()
         self.world.settle_down()
         machine = self.world.hosts[1].machine
-        assert not any(machine.has_session(each.session.session) for each in self.channels)
+        assert not any(each.session.session in machine._state.sessions for each in self.channels)
         assert self.world.hosts[self.world.leader]._feeds.count == 0
         owed = [(each.messages, each.byte_count) for each in self.world.ledger.accounts.values()]
         assert set(owed) == {(0, 0)}, "loans that were not repaid"

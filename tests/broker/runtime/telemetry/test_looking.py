@@ -49,3 +49,33 @@ def test_a_look_that_fails_takes_nothing_but_itself(
         asyncio.run(scenario())
     assert looks > 5  # the last one is that of the stop
     assert [record.message for record in caplog.records] == ["telemetry sample lost"]
+
+
+def test_a_stop_lets_the_look_end_that_is_under_way(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.001)
+    sources: Any = SimpleNamespace(node="n1", ledger=Ledger(FlowLimits()))
+    around: Any = SimpleNamespace(
+        data_dir=str(tmp_path), address="", rpc=Rpc(1, lambda peer, data: False), names={1: "n1"}
+    )
+    begun, ended = asyncio.Event(), 0
+
+    async def look(self: Telemetry, lag_ms: int) -> None:
+        nonlocal ended
+        begun.set()
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+        ended += 1
+
+    monkeypatch.setattr(Telemetry, "_note_now", look)
+    monkeypatch.setattr(Telemetry, "_make_takers", lambda self: None)
+
+    async def scenario() -> None:
+        telemetry = Telemetry(TelemetrySection(), sources, around)
+        await telemetry.start()
+        await begun.wait()
+        await telemetry.stop()
+
+    asyncio.run(scenario())
+    assert ended == 2

@@ -18,7 +18,7 @@ from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.rate_history import Moves
 from headrace_broker.model.definition import QUEUE_QUORUM, Queue
 from headrace_broker.model.flow import CONNECTION, DEAD_LETTERS, LIMIT_WATERMARK, Cause
-from headrace_broker.model.limits import TELEMETRY_QUEUE_EVENTS_MAX
+from headrace_broker.model.limits import SAMPLE_TURN_ROWS, TELEMETRY_QUEUE_EVENTS_MAX
 from headrace_broker.runtime.alarm.alarms import AlarmStatus
 from headrace_broker.runtime.clients.sample_turns import SampleTurns
 from headrace_broker.runtime.contract.clock import Clock
@@ -31,7 +31,7 @@ from headrace_broker.runtime.telemetry import episodes as module
 from headrace_broker.runtime.telemetry.edges import EdgeTaker
 from headrace_broker.runtime.telemetry.episodes import Episodes
 from headrace_broker.runtime.telemetry.queue_notes import QueueNotes
-from headrace_broker.runtime.telemetry.sampler import SampleTaker
+from headrace_broker.runtime.telemetry.sampler import SCANNED_ROWS, SampleTaker
 from headrace_broker.runtime.telemetry.schema import (
     DEBT_EDGES,
     FLOW_EVENTS,
@@ -328,6 +328,42 @@ def test_open_episodes_are_bounded_and_those_left_out_counted(monkeypatch: Any) 
         world.connect(number).flow.stop(LIMIT_WATERMARK, 1, world.now_us)
     assert len(world.poll()[2]) == 1
     assert world.episodes.left_out == 2
+
+
+def test_a_connection_that_closes_during_a_look_is_told_once() -> None:
+    world = World()
+    infos = [world.connect(number) for number in range(SCANNED_ROWS + 10)]
+    for info in infos:
+        assert info.account is not None
+        info.account.balance(1).borrow(1, 100)
+    moment = world.second()
+    asyncio.run(world.edges.take(moment, SampleTurns(0)))
+    told: list[str] = []
+    for piece in world.samples.take(moment, world.edges.brought, 0, 0):
+        if infos[0].id in world.infos:
+            world.disconnect(infos[0])
+        told += [
+            row[0] for part in piece for row in part.rows if part.kind in (CONNECTION, "account")
+        ]
+    assert told.count(infos[0].id) == 1
+
+
+def test_what_is_owed_is_as_of_when_moves_were_taken() -> None:
+    world = World()
+    infos = [world.connect(number) for number in range(2 * SAMPLE_TURN_ROWS)]
+    balances = [info.account.balance(1) for info in infos if info.account is not None]
+    for balance in balances:
+        balance.borrow(5, 500)
+
+    async def repaid_meanwhile() -> list[DebtEdge]:
+        look = asyncio.create_task(world.edges.take(world.second(), SampleTurns(0)))
+        while not look.done():
+            await asyncio.sleep(0)
+            balances[0].repay_all()
+        return await look
+
+    first = asyncio.run(repaid_meanwhile())[0]
+    assert (first.charged_messages, first.repaid_messages, first.owed_messages) == (5, 0, 5)
 
 
 def test_rows_are_bounded_and_those_left_out_counted() -> None:

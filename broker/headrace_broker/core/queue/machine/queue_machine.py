@@ -237,10 +237,6 @@ class QueueMachine:
         oldest = islice(self._state.dead.values(), int(limit))
         return [(dead.message, int(dead.reason)) for dead in oldest]
 
-    def has_session(self, session: i64) -> bool:
-        """True if the session is known."""
-        return session in self._state.sessions
-
     def has_sessions_of(self, node: i64, boot_keep: i64) -> bool:
         """True if NODE_DOWN with these values would change anything."""
         for session in self._state.sessions.values():

@@ -39,11 +39,6 @@ class Unsettled:
         self._head: i64 = 0
 
     @property
-    def range_count(self) -> int:
-        """Number of ranges held."""
-        return len(self._ranges) - self._head
-
-    @property
     def oldest(self) -> int:
         """The oldest delivery tag held, 0 for none."""
         return self._ranges[self._head].tag if self.count > 0 else 0

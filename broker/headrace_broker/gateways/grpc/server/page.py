@@ -7,9 +7,10 @@ import base64
 import binascii
 import heapq
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
+from google.protobuf.message import Message
 
 from headrace_broker.gateways.grpc.server.errors import bad_field
 from headrace_broker.model.limits import (
@@ -25,14 +26,7 @@ RENDERED_AT_ONCE: Final = 100  # rows, some 5 ms, before everything else on the 
 
 Key = tuple[str, ...]
 T = TypeVar("T")
-M = TypeVar("M", bound="Sized")
-
-
-class Sized(Protocol):
-    """A message of protobuf."""
-
-    def ByteSize(self) -> int:  # noqa: N802  (protobuf names it)
-        """Return its bytes."""
+M = TypeVar("M", bound=Message)
 
 
 class _Token(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
