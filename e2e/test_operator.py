@@ -21,7 +21,9 @@ from headrace_broker.cli.session.api_client import ApiClient
 
 GROUP: Final = "headrace.dev/v1alpha1"
 COMMAND: Final = ["run", "--module=headrace_operator.handlers", "--standalone", "--all-namespaces"]
-LISTENERS: Final = ("amqp", "amqps", "http", "https", "grpc", "grpcs", "metrics", "cluster")
+LISTENERS: Final = (
+    *("amqp", "amqps", "http", "https", "grpc", "grpcs", "metrics", "cluster", "frames"),
+)
 
 
 @pytest.fixture
