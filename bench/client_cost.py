@@ -168,7 +168,7 @@ def report(samples: Samples, rounds: int) -> str:
                     f"{found.rate / best.rate:.2f}",
                     f"{found.p50_ms:.1f}",
                     f"{found.processor_us:.1f}",
-                    f"{found.processor_us / best.processor_us:.0f}",
+                    f"{found.processor_us / best.processor_us:.1f}",
                 ]
             )
     heads = ["load and client", "received/s", "of C's", "latency p50, ms"]
