@@ -87,6 +87,7 @@ def test_over_grpc_no_second_port_is_open_and_large_messages_outlive_their_leade
 def test_cluster_changes_to_grpc_and_back_node_by_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv(VARIABLE, "frames")
     with Cluster(tmp_path) as cluster:
         cluster.connect().channel().queue_declare(QUEUE, durable=True)
         names = [node.name for node in cluster.local.nodes]
