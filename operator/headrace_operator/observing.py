@@ -192,7 +192,8 @@ def _shards(row: Row) -> list[str]:
 def quorums(cluster: Cluster, answers: Answers) -> tuple[Quorum, ...]:
     """Return how the replicas of queues and of the catalog stand, those alike taken together."""
     ordinals = _ordinals(cluster, answers)
-    running = frozenset([ordinals[row["name"]] for row in answers.nodes if _counts(row, ordinals)])
+    known = [row for row in answers.nodes if row["name"] in ordinals]
+    running = frozenset([ordinals[row["name"]] for row in known if row["running"]])
     found: dict[tuple[frozenset[int], frozenset[int]], str] = {}
     for row in answers.queues:
         members = answers.members.get((row["vhost"], row["name"]))
@@ -205,10 +206,6 @@ def quorums(cluster: Cluster, answers: Answers) -> tuple[Quorum, ...]:
     catalog = _catalog_voters(answers, ordinals) or frozenset(ordinals.values())
     found.setdefault((catalog, catalog & running), "the catalog")
     return tuple([Quorum(voters, current, name) for (voters, current), name in found.items()])
-
-
-def _counts(row: Row, ordinals: Mapping[str, int]) -> bool:
-    return bool(row["running"]) and row["name"] in ordinals
 
 
 def _voters(members: Row, ordinals: Mapping[str, int]) -> tuple[frozenset[int], frozenset[int]]:
@@ -248,18 +245,12 @@ def lacking(cluster: Cluster, answers: Answers) -> dict[int, list[tuple[str, str
     if scaling.grow_queues == "None":
         return {}
     pattern, ordinals = re.compile(scaling.queue_pattern), _ordinals(cluster, answers)
-    room = {
-        ordinals[row["name"]]: row["replicas"]
-        for row in answers.nodes
-        if row["name"] in ordinals and any(_takes(each) for each in row.get("shards") or (row,))
-    }
+    known = {ordinals[row["name"]]: row for row in answers.nodes if row["name"] in ordinals}
     shards = {
-        ordinals[row["name"]]: {
-            each["name"]: 0 for each in row.get("shards") or (row,) if _takes(each)
-        }
-        for row in answers.nodes
-        if row["name"] in ordinals
+        ordinal: {each["name"]: 0 for each in row.get("shards") or (row,) if _takes(each)}
+        for ordinal, row in known.items()
     }
+    room = {ordinal: row["replicas"] for ordinal, row in known.items() if shards[ordinal]}
     for name in [name for row in answers.queues for name in row["members"] if name in ordinals]:
         if name in shards[ordinals[name]]:
             shards[ordinals[name]][name] += 1

@@ -20,15 +20,17 @@ CORES_MIN: Final = 4  # of the CPU limit: below it a node is one process, as the
 NODES_MIN: Final = 6  # that a cluster may grow to, or to twice its nodes, with shards by its limit
 
 
-def shard_count(spec: BrokerClusterSpec, status: BrokerClusterStatus) -> int:
+def shard_count(spec: BrokerClusterSpec, status: BrokerClusterStatus, has_data: bool) -> int:
     """Return how many shards the nodes are to have, never fewer than they have had.
 
     A cluster that is founded does not change with its CPU limit. It gets no shards before its
     cluster version allows for them, nor while they and the nodes that there are would be too many.
+    Where it has data already, as after its status was lost, the CPU limit says nothing either.
     """
     if status.founders is None:
-        wanted = spec.shards if spec.shards is not None else _of_limit(spec)
-        return min(wanted, NODES_MAX // spec.replicas) if _ports_fit(spec, wanted) else 1
+        default = 1 if has_data else _of_limit(spec)
+        wanted = min(spec.shards or default, NODES_MAX // spec.replicas)
+        return max(wanted if _ports_fit(spec, wanted) else 1, status.shards)
     if status.formed and (status.cluster_version or 1) < SHARDS_VERSION:
         return status.shards
     wanted = max(spec.shards or 1, status.shards)

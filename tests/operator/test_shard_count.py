@@ -12,7 +12,9 @@ from headrace_operator.specs.cluster import BrokerClusterSpec, BrokerClusterStat
 
 
 def count(spec: Any, **status: Any) -> int:
-    return shard_count(msgspec.convert(spec, BrokerClusterSpec), BrokerClusterStatus(**status))
+    return shard_count(
+        msgspec.convert(spec, BrokerClusterSpec), BrokerClusterStatus(**status), False
+    )
 
 
 def limited(cores: Any, **more: Any) -> Any:
@@ -56,6 +58,12 @@ def test_shards_wait_until_so_few_nodes_are_left() -> None:
     formed: Any = {"founders": 6, "formed": True, "cluster_version": 2}
     assert count({"replicas": 3, "shards": 4}, **formed, replicas=6) == 1
     assert count({"replicas": 3, "shards": 4}, **formed, replicas=3) == 4
+
+
+def test_the_cpu_limit_says_nothing_where_there_is_data() -> None:
+    spec = msgspec.convert(limited(8), BrokerClusterSpec)
+    assert shard_count(spec, BrokerClusterStatus(), has_data=True) == 1
+    assert shard_count(spec, BrokerClusterStatus(shards=4), has_data=True) == 4
 
 
 def test_before_it_is_formed_founders_count() -> None:

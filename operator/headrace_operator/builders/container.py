@@ -20,6 +20,7 @@ CONFIG: Final = "/etc/headrace/config"
 DEFAULT_USER: Final = "/etc/headrace/default-user"
 JOIN: Final = "/etc/headrace/join"
 JOIN_VOLUME: Final = "join"
+SHARDS: Final = "HEADRACE_NODE_SHARDS"
 PROOF_REQUIRED: Final = "HEADRACE_CLUSTER_JOIN_SECRET_REQUIRED"
 NODE_TLS: Final = "/etc/headrace/node-tls"
 CLIENT_TLS: Final = "/etc/headrace/client-tls"
@@ -80,7 +81,7 @@ def environment(cluster: Cluster) -> list[Manifest]:
         **_listeners(cluster),
         **_metrics(cluster),
         "HEADRACE_HTTP_HOSTS": ",".join(http_hosts(cluster)),
-        **({"HEADRACE_NODE_SHARDS": str(cluster.shards)} if cluster.shards > 1 else {}),
+        **({SHARDS: str(cluster.shards)} if cluster.shards > 1 else {}),
         **_node_tls(cluster),
         **_client_tls(cluster),
     }
@@ -116,6 +117,13 @@ def is_proof_required(stateful_set: Manifest | None, pods: Sequence[Manifest]) -
     if PROOF_REQUIRED not in variables:
         return True
     return len(pods) >= spec["replicas"] and all(_has_join_secret(pod["spec"]) for pod in pods)
+
+
+def shards_of(stateful_set: Manifest | None) -> int:
+    """Return how many shards each pod of a StatefulSet has, 1 where there is none."""
+    containers = stateful_set["spec"]["template"]["spec"]["containers"] if stateful_set else []
+    rows = [row for each in containers for row in each.get("env", []) if row["name"] == SHARDS]
+    return int(rows[0]["value"]) if rows else 1
 
 
 def _has_join_secret(pod_spec: Manifest) -> bool:

@@ -16,7 +16,7 @@ from headrace_operator.alarm_watch import AlarmWatches
 from headrace_operator.applying import Applied, Applier, claim_size
 from headrace_operator.broker_api import BrokerApi, BrokerError
 from headrace_operator.builders.cluster import Cluster
-from headrace_operator.builders.container import is_proof_required
+from headrace_operator.builders.container import is_proof_required, shards_of
 from headrace_operator.connection import connect, is_ready, node_target, ports_of
 from headrace_operator.flow_limiting import keep_limits
 from headrace_operator.handlers.cluster_status import Report, cluster_status
@@ -81,8 +81,8 @@ class ClusterHandler:
             # Everything belongs to the resource, and Kubernetes deletes it together with it.
             return NEVER
         spec, status = read(body)
-        status = await self._founded(body, spec, status)
         objects = await self._objects(body)
+        status = await self._founded(objects, spec, status)
         cluster = self._cluster(objects, spec, status)
         paused = spec.paused or is_paused(body)
         applied = Applied(list(status.certificates), [], "")
@@ -133,12 +133,14 @@ class ClusterHandler:
         self._watches.forget(key)
 
     async def _founded(
-        self, body: dict[str, Any], spec: BrokerClusterSpec, status: BrokerClusterStatus
+        self, objects: Objects, spec: BrokerClusterSpec, status: BrokerClusterStatus
     ) -> BrokerClusterStatus:
         """Note with how many nodes a cluster is founded, before there is any of them."""
         if status.founders is not None:
             return status
-        shards = shard_count(spec, status)
+        body, has_data = objects.body, bool(objects.stateful_set or objects.claims)
+        status = msgspec.structs.replace(status, shards=shards_of(objects.stateful_set))
+        shards = shard_count(spec, status, has_data)
         status = msgspec.structs.replace(status, founders=spec.replicas, shards=shards)
         await self._operator.write_status(BROKER_CLUSTER, body, msgspec.to_builtins(status))
         self._operator.post_event(
@@ -161,7 +163,7 @@ class ClusterHandler:
         meta, founders = objects.body["metadata"], status.founders or spec.replicas
         there = ((objects.stateful_set or {}).get("spec") or {}).get("replicas")
         replicas = there if there is not None else founders
-        shards = shard_count(spec, status)
+        shards = shard_count(spec, status, True)
         nodes = max(replicas, min(spec.replicas, NODES_MAX // shards))
         return Cluster(
             meta["name"],

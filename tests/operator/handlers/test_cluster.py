@@ -121,6 +121,18 @@ def test_more_shards_than_a_cluster_may_have_are_told(run_operator: Any) -> None
         server.wait("four nodes", lambda store: store.objects[NAME]["status"]["replicas"] == 4)
 
 
+def test_a_cluster_whose_status_is_lost_keeps_its_shards(run_operator: Any) -> None:
+    server, broker, _, run = run_operator
+    server.create(CLUSTERS, "mill", cluster(broker, shards=4))
+    with run():
+        server.wait("a cluster", settled(1))
+    server.do(lambda store: store.objects[NAME].pop("status"))
+    server.merge(CLUSTERS, "mill", {"spec": {"shards": None}})
+    with run():
+        found = server.wait("a cluster again", settled(2))
+        assert found["status"]["shards"] == 4
+
+
 def _refusal(found: Object) -> Object | None:
     rows = (found.get("status") or {}).get("conditions") or []
     return found if any(row["reason"] == "Shards" for row in rows) else None

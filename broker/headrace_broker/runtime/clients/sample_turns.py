@@ -29,5 +29,5 @@ class SampleTurns:
             await self.pause()
 
     async def pause(self) -> None:
-        """Let others have their turns."""
+        """Pause for the turns of others."""
         await asyncio.sleep(self._pause_s if time.monotonic() < self._until else 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from headrace_broker.flow.account import Account, AccountBalance, Moved
 from headrace_broker.model.definition import Queue
@@ -20,9 +20,6 @@ class Brought(NamedTuple):
     byte_count: int  # of these
 
 
-_Edge: TypeAlias = tuple[AccountBalance, Moved]
-
-
 class EdgeTaker:
     """Takes what accounts have not told yet."""
 
@@ -37,7 +34,7 @@ class EdgeTaker:
         """Return what happened since the last call."""
         ledger = self._sources.ledger
         leaving, ledger.leaving = ledger.leaving or [], []
-        moved: list[_Edge] = []
+        moved: list[tuple[AccountBalance, Moved]] = []
         self.brought = {}
         for account in (*ledger.accounts.values(), *leaving):
             if account.balances:
@@ -54,7 +51,7 @@ class EdgeTaker:
                 await turns.row()
         return rows
 
-    def _look(self, account: Account, moved: list[_Edge]) -> None:
+    def _look(self, account: Account, moved: list[tuple[AccountBalance, Moved]]) -> None:
         messages = byte_count = 0
         for balance in account.balances.values():
             each = balance.take()
@@ -105,5 +102,6 @@ def _parts(moved: Moved) -> list[tuple[str | None, int]]:
     return parts
 
 
-def _weight(edge: _Edge) -> int:
-    return edge[1].byte_count + edge[1].messages + edge[1].owed_bytes
+def _weight(entry: tuple[AccountBalance, Moved]) -> int:
+    _, moved = entry
+    return moved.byte_count + moved.messages + moved.owed_bytes

@@ -386,7 +386,7 @@ class StoredGroup(GroupLog):
             self.ledger.hint(location, size)
 
     def forget(self, entry: Entry) -> None:
-        """Let a durable entry leave memory."""
+        """Drop a durable entry from memory."""
         recent = self.recent
         if recent.get(entry.index) is entry:
             del recent[entry.index]

@@ -192,6 +192,17 @@ def test_a_sample_of_many_channels_lets_others_have_their_turns(world):
     assert turns >= 10
 
 
+def test_a_sample_that_was_spread_long_enough_pauses_no_more() -> None:
+    async def late() -> None:
+        turns = SampleTurns(pause_s=3600.0)
+        turns._until = 0.0
+        async with asyncio.timeout(30):
+            for _ in range(10 * SAMPLE_TURN_ROWS):
+                await turns.row()
+
+    asyncio.run(late())
+
+
 def test_a_vhost_has_what_its_open_and_its_closed_connections_have_passed(world):
     info, control = world.connect("c")
     other, _ = world.connect("d", "/")

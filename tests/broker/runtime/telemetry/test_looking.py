@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,14 +18,23 @@ from headrace_broker.runtime.telemetry import telemetry as module
 from headrace_broker.runtime.telemetry.telemetry import Telemetry
 
 
-def test_a_look_that_fails_takes_nothing_but_itself(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.fixture
+def make_telemetry(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Telemetry]:
+    """Telemetry that looks all the time, at nothing."""
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(Telemetry, "_make_takers", lambda self: None)
     sources: Any = SimpleNamespace(node="n1", ledger=Ledger(FlowLimits()))
     around: Any = SimpleNamespace(
         data_dir=str(tmp_path), address="", rpc=Rpc(1, lambda peer, data: False), names={1: "n1"}
     )
+    return lambda: Telemetry(TelemetrySection(), sources, around)
+
+
+def test_a_look_that_fails_takes_nothing_but_itself(
+    make_telemetry: Callable[[], Telemetry],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     looks = 0
     enough = asyncio.Event()
 
@@ -37,10 +47,9 @@ def test_a_look_that_fails_takes_nothing_but_itself(
             raise OverflowError("int too big to convert")
 
     monkeypatch.setattr(Telemetry, "_note_now", look)
-    monkeypatch.setattr(Telemetry, "_make_takers", lambda self: None)
 
     async def scenario() -> None:
-        telemetry = Telemetry(TelemetrySection(), sources, around)
+        telemetry = make_telemetry()
         await telemetry.start()
         await enough.wait()
         await telemetry.stop()
@@ -52,13 +61,8 @@ def test_a_look_that_fails_takes_nothing_but_itself(
 
 
 def test_a_stop_lets_the_look_end_that_is_under_way(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    make_telemetry: Callable[[], Telemetry], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LOOK_SECONDS", 0.001)
-    sources: Any = SimpleNamespace(node="n1", ledger=Ledger(FlowLimits()))
-    around: Any = SimpleNamespace(
-        data_dir=str(tmp_path), address="", rpc=Rpc(1, lambda peer, data: False), names={1: "n1"}
-    )
     begun, ended = asyncio.Event(), 0
 
     async def look(self: Telemetry, lag_ms: int) -> None:
@@ -69,10 +73,9 @@ def test_a_stop_lets_the_look_end_that_is_under_way(
         ended += 1
 
     monkeypatch.setattr(Telemetry, "_note_now", look)
-    monkeypatch.setattr(Telemetry, "_make_takers", lambda self: None)
 
     async def scenario() -> None:
-        telemetry = Telemetry(TelemetrySection(), sources, around)
+        telemetry = make_telemetry()
         await telemetry.start()
         await begun.wait()
         await telemetry.stop()
