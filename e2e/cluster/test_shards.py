@@ -23,6 +23,7 @@ from headrace_broker.cli.local_cluster import ClusterError, LocalNode
 SHARDS: Final = 2
 QUEUES: Final = tuple(f"q{number}" for number in range(12))
 HEADRACE: Final = (sys.executable, "-m", "headrace_broker.cli")
+RABBITMQCTL: Final = str(Path(sys.executable).with_name("rabbitmqctl"))
 
 
 @pytest.fixture
@@ -145,6 +146,31 @@ def test_one_address_leads_to_all_processes_of_a_node(sharded: Cluster) -> None:
     asked = Request(f"http://{sharded.node('n2').http}/metrics", headers=headers)
     with urlopen(asked) as answer:
         assert b"\nheadrace_cluster_nodes 3.0\n" in answer.read()
+
+
+def test_a_node_is_one_row_wherever_nodes_are_listed(sharded: Cluster) -> None:
+    api = sharded.node("n1").api
+    stopped = pids(sharded, "n2")[1]
+    os.kill(stopped, signal.SIGSTOP)
+    try:
+        wait_for("its absence", lambda: states(sharded)[1] == [True, False])
+        told = run_command(sharded, (RABBITMQCTL, "cluster_status"), "n1", 0)
+        assert "Running nodes: n1, n2, n3\n" in told
+        assert "Nodes that are down: none\nShards that are down: n2:1\n" in told
+        refused = sharded.node("n2").api.request("PUT", "/api/log-level", {"level": "info"})
+        assert refused.body["reason"] == "the level is set, but not of n2:1: no answer"
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+    wait_for("all processes", lambda: states(sharded) == [[True, True]] * 3)
+    overview = api.request("GET", "/api/overview").body
+    assert [node["name"] for node in overview["nodes"]] == ["n1", "n2", "n3"]
+    amqp = [row["node"] for row in overview["listeners"] if row["protocol"] == "amqp"]
+    assert amqp == ["n1", "n2", "n3"]
+    level = {"level": "debug", "logger": "headrace.connection"}
+    assert sharded.node("n2").api.request("PUT", "/api/log-level", level).status == 204
+    opened = [sharded.connect("n2") for _ in range(24)]  # some in each process
+    debug = sharded.node("n2").log_file.read_text()
+    assert debug.count("connection_opened") >= len(opened)
 
 
 def test_a_process_that_is_killed_is_started_again_alone(sharded: Cluster) -> None:

@@ -40,6 +40,7 @@ from headrace_broker.model.status import (
     Overview,
     QueueStatus,
 )
+from headrace_broker.runtime.administration.log_level import LogLevels
 from headrace_broker.runtime.alarm.alarms import AlarmStatus
 from headrace_broker.runtime.clients.client_list import ClientListing
 from headrace_broker.runtime.cluster.catalog_service import CatalogUnavailableError
@@ -274,7 +275,9 @@ class FakeNode:
         self.standings = PermissionWatches(
             self.catalog, lambda call: asyncio.get_running_loop().call_soon(call), lambda: 0
         )
-        self.page_logins = PageLogins(1, self.catalog, Rpc(1, lambda peer, data: False))
+        rpc = Rpc(1, lambda peer, data: False)
+        self.page_logins = PageLogins(1, self.catalog, rpc)
+        self.log_levels = LogLevels(rpc, {1: "n1"}, [1])
         self.stats = FakeStats()
         self.metrics = FakeMetrics()
         self.leases = FakeLeases()

@@ -167,6 +167,7 @@ PAGE_ROWS_MAX: Final = 500  # rows on a page of a listing; RabbitMQ's
 SEARCH_SECONDS_MAX: Final = 1.0  # seconds of searching names in a listing for an expression; a hundred thousand names with a plain one
 SEARCH_TURN_SECONDS: Final = 0.005  # seconds of such a search before everything else on the node has its turn
 HISTORY_QUEUES_MAX: Final = 2000  # queues of a node whose figures are kept for an hour, those that moved last; some 10 KiB each
+DAMAGES_MAX: Final = 100  # damaged replicas that a node names of itself; more are counted
 HISTORY_VHOSTS_MAX: Final = 200  # vhosts of a node, likewise; some 30 KiB each
 HISTORY_EXCHANGES_MAX: Final = 1000  # exchanges of a node, likewise; some 6 KiB each
 RATED_CLIENTS_MAX: Final = 20_000  # connections and channels of a node whose rates are known; some 500 bytes each

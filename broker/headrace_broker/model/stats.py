@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace_broker.model.status import MessageCounters, ObjectTotals
+from headrace_broker.model.status import DamageStatus, MessageCounters, ObjectTotals
 
 # Messages that become available later, and dead letters that are kept. It comes last everywhere,
 # for nodes of older releases do not tell it.
@@ -98,6 +98,7 @@ class NodeStats(msgspec.Struct, frozen=True, tag="node"):
     data_dir: str = ""
     logins: dict[str, tuple[int, int]] = {}  # by protocol: succeeded and failed ones
     messages_later: int = 0  # older nodes do not tell
+    quarantined: tuple[DamageStatus, ...] = ()  # damaged replicas; older nodes do not tell
 
 
 StatsRow = QueueStats | NodeStats | VhostStats | ExchangeStats

@@ -54,7 +54,6 @@ class NodeStatus(msgspec.Struct, frozen=True):
     running: bool  # this node itself, or a peer that is heard from
     boot: int  # how often it was started; 0 while unknown. It jumps when the node loses its data.
     catalog: tuple[ReplicaStatus, ...] = ()  # its members; two while one replaces the other
-    quarantined: tuple[DamageStatus, ...] = ()  # of the answering node only, empty for the others
     resources: ResourceStatus | None = None  # memory and disk, None if not told
     being_drained: bool = False  # it is to lead nothing and to take no clients
     clock: ClockStatus | None = None  # None while it was not measured

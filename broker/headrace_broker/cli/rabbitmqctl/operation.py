@@ -19,6 +19,8 @@ POLL_SECONDS: Final = 0.2  # between looks whether the node is ready
 def _print_overview(session: Session, overview: dict[str, Any]) -> None:
     running = [node["name"] for node in overview["nodes"] if node["running"]]
     down = [node["name"] for node in overview["nodes"] if not node["running"]]
+    shards = [each for node in overview["nodes"] if node["running"] for each in node["shards"]]
+    lacking = [each["name"] for each in shards if not each["running"]]
     totals, messages = overview["object_totals"], overview["queue_totals"]
     for name, value in (
         ("Node name", overview["node"]),
@@ -28,10 +30,11 @@ def _print_overview(session: Session, overview: dict[str, Any]) -> None:
         ("Leader of the catalog", overview["leader"] or "none"),
         ("Running nodes", ", ".join(running)),
         ("Nodes that are down", ", ".join(down) or "none"),
-        ("Connections here", totals["connections"]),
-        ("Channels here", totals["channels"]),
+        *([("Shards that are down", ", ".join(lacking))] if lacking else []),
+        ("Connections", totals["connections"]),
+        ("Channels", totals["channels"]),
         ("Queues", totals["queues"]),
-        ("Messages in queues led here", messages["messages"]),
+        ("Messages in queues", messages["messages"]),
     ):
         click.echo(f"{name}: {value}")
 

@@ -98,15 +98,23 @@ def _sampled_rates(nodes: Iterable[NodeStats]) -> dict[str, float]:
 def nodes(
     known: Iterable[NodeStatus], stats: Mapping[str, NodeStats], flows: Mapping[str, NodeFlow]
 ) -> Values:
-    """Return the nodes of the cluster."""
+    """Return the nodes of the cluster; what a process that runs does not tell is not known."""
     found: Values = {}
     for node in render_nodes(known):
-        name = node["name"]
-        node["figures"] = flows[name].figures if name in flows else None
-        node["started_ms"] = stats[name].started_ms if name in stats else None
-        node["connections"] = stats[name].totals.connections if name in stats else None
-        found[f"node/{name}"] = node
+        names = [each["name"] for each in node["shards"] if each["running"]]
+        told = [stats[name] for name in names if name in stats]
+        node["started_ms"] = min((each.started_ms for each in told), default=None)
+        node["connections"], node["figures"] = None, None
+        if names and len(told) == len(names):
+            node["connections"] = sum(each.totals.connections for each in told)
+        if names and flows.keys() >= set(names):
+            node["figures"] = _summed([flows[name].figures for name in names])
+        found[f"node/{node['name']}"] = node
     return found
+
+
+def _summed(figures: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    return {name: sum(each.get(name, 0) for each in figures) for name in figures[0]}
 
 
 def stopped_most(found: Listing, who: Caller, view: CatalogView) -> list[Any]:

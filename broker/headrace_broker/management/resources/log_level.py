@@ -1,4 +1,4 @@
-"""/api/log-level: how much the node that is asked writes to its log."""
+"""/api/log-level: how much the node that is asked writes to its logs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from aiohttp import web
 from typing_extensions import TypedDict
 
-from headrace_broker.management.http.answer import done, json_answer
+from headrace_broker.management.http.answer import done, json_answer, unavailable
 from headrace_broker.management.http.body import decode
 from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.route import ADMINISTRATOR, MONITORING, got, put
@@ -61,7 +61,9 @@ class LogLevelView(TypedDict):
 class LogLevelEndpoints(Endpoints):
     """Answers requests about the level of this node's log. The audit log is written at any."""
 
-    @got("/api/log-level", "Level of the log of this node.", LogLevelView, MONITORING)
+    @got(
+        "/api/log-level", "Level of the log of the process that answers.", LogLevelView, MONITORING
+    )
     async def _get(self, request: web.Request) -> web.Response:
         loggers = {name: logging.getLogger(name).level for name in get_args(Logger)}
         own = {name: _name_of(level) for name, level in loggers.items() if level}
@@ -71,18 +73,20 @@ class LogLevelEndpoints(Endpoints):
 
     @put(
         "/api/log-level",
-        "Set the level of the log of this node, or of one logger, until it stops.",
+        "Set the level of the logs of this node's processes, or of one logger, until they stop.",
         LogLevelBody,
         ADMINISTRATOR,
     )
     async def _put(self, request: web.Request) -> web.Response:
         body = await decode(request, LogLevelBody)
-        logging.getLogger(body.logger).setLevel(_LEVELS[body.level])
+        levels: dict[str, int] = {body.logger or "": _LEVELS[body.level]}
         if body.logger is None:
-            for name in get_args(Logger):
-                logging.getLogger(name).setLevel(logging.NOTSET)
+            levels |= dict.fromkeys(get_args(Logger), logging.NOTSET)
+        missing = await self._node.log_levels.set(levels)
         node = self._source.overview().node
         audit.record("set_log_level", node, level=body.level, logger=body.logger)
+        if missing:
+            raise unavailable(f"the level is set, but not of {', '.join(missing)}: no answer")
         return done()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from aiohttp import web
@@ -27,6 +28,7 @@ from headrace_broker.management.view.rate import RateMeter
 from headrace_broker.management.view.rendering import render_local, render_nodes
 from headrace_broker.management.view.view import OverviewView
 from headrace_broker.model import build_info
+from headrace_broker.model.shard import node_name
 from headrace_broker.model.stats import (
     CLIENT_FIGURES,
     NODE_FIGURES,
@@ -84,7 +86,7 @@ class OverviewEndpoints(Endpoints):
             **_totals(nodes, [row for row in rows if isinstance(row, VhostStats)], ages),
         }
         if caller().monitors:
-            body["listeners"] = [row for node in nodes for row in render_listeners(node)]
+            body["listeners"] = _unique(row for node in nodes for row in render_listeners(node))
             body["contexts"] = [row for node in nodes for row in render_contexts(node)]
         return json_answer(chosen(body, columns(request)), headers=partial(missing))
 
@@ -164,11 +166,16 @@ def _figures(
     return named(names, cut[0], cut[1], age_ms)
 
 
+def _unique(rows: Iterable[Body]) -> list[Body]:
+    """Return listeners without those that processes of a node share."""
+    return list({(row["node"], row["ip_address"], row["port"]): row for row in rows}.values())
+
+
 def render_listeners(node: NodeStats) -> list[Body]:
     """Return where a node listens."""
     return [
         {
-            "node": node.name,
+            "node": node_name(node.name),
             "protocol": each.protocol,
             "ip_address": each.host,
             "port": each.port,
@@ -183,7 +190,7 @@ def render_contexts(node: NodeStats) -> list[Body]:
     """Return where a node answers HTTP."""
     return [
         {
-            "node": node.name,
+            "node": node_name(node.name),
             "description": "Headrace management",
             "path": "/",
             "ip": each.host,

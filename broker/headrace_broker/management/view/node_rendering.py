@@ -40,7 +40,6 @@ def render_node(status: NodeStatus, stats: NodeStats | None, now_ms: int) -> dic
         "cluster_links": [],
         "rates_mode": "basic",
         "catalog": msgspec.to_builtins(status.catalog),
-        "quarantined": msgspec.to_builtins(status.quarantined),
     }
     if stats is not None:
         body |= _render_stats(stats, now_ms)
@@ -71,6 +70,7 @@ def _render_stats(stats: NodeStats, now_ms: int) -> dict[str, Any]:
         "gc_num": stats.gc_num,
         "context_switches": stats.context_switches,
         "db_dir": stats.data_dir,
+        "quarantined": msgspec.to_builtins(stats.quarantined),
         "exchange_types": exchange_types(),
         "auth_mechanisms": list(AUTH_MECHANISMS),
         "enabled_plugins": [],

@@ -9,6 +9,7 @@ import msgspec
 
 from headrace_broker.catalog.argument import unknown_queue_arguments
 from headrace_broker.management.view.flow_rendering import render_queue_moves
+from headrace_broker.management.view.shard_rows import merge_nodes
 from headrace_broker.model.definition import QUEUE_QUORUM
 from headrace_broker.model.flow import FLOW, RUNNING
 from headrace_broker.model.status import LocalTotals, MessageCounters, NodeStatus, QueueStatus
@@ -37,9 +38,9 @@ def render_local(
 
 
 def render_nodes(nodes: Iterable[NodeStatus]) -> list[dict[str, Any]]:
-    """Return the body of GET /api/nodes, by id."""
+    """Return short rows of nodes, by id: those of the overview and of the page."""
     ordered = sorted(nodes, key=lambda node: node.id)
-    return [_render_node(node) for node in ordered]
+    return merge_nodes(_render_node(node) for node in ordered)
 
 
 def _render_node(node: NodeStatus) -> dict[str, Any]:

@@ -367,6 +367,7 @@ class ShardView(TypedDict, total=False):
     id: int
     address: str
     running: bool
+    being_drained: bool
     boot: int
     os_pid: str
     loop_lag_ms: int

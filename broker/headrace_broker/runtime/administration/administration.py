@@ -8,9 +8,11 @@ from headrace_broker.catalog.command import AnyCommand
 from headrace_broker.catalog.permission_watch import PermissionWatches
 from headrace_broker.catalog.result import Result
 from headrace_broker.catalog.view import CatalogView
+from headrace_broker.config.shards import process_ids
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import LISTING_ROWS_MAX
 from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
+from headrace_broker.runtime.administration.log_level import LogLevels
 from headrace_broker.runtime.archive.service import ArchiveService
 from headrace_broker.runtime.clients.client_list import ClientListing
 from headrace_broker.runtime.cluster.catalog_service import CatalogUnavailableError
@@ -46,6 +48,7 @@ class NodeAdministration:
         self.flow_report: FlowReport = node.flow_report
         self.operations: Operations = node.operations
         self.page_logins = PageLogins(node.config.node.id, self.view, node.rpc)
+        self.log_levels = LogLevels(node.rpc, node.names, process_ids(node.config))
         self.standings: PermissionWatches = node.broker.standings
         self.stats = StatsBook(node)
         self.metrics = NodeMetrics(node, self.stats)

@@ -9,7 +9,6 @@ from headrace_broker.model.definition import QUEUE_QUORUM, Policy, Queue
 from headrace_broker.model.flow_parameter import PARAMETERS
 from headrace_broker.model.shard import SHARD_IDS, node_name, shard_name
 from headrace_broker.model.status import (
-    DamageStatus,
     LocalTotals,
     MessageCounters,
     NodeStatus,
@@ -152,7 +151,6 @@ class NodeStatusSource:
                 boot=boots.get(member.id, 0),
                 being_drained=member.maintenance,
                 catalog=tuple(each for each in catalog if each.node == member.name),
-                quarantined=self._damages() if member.id == own else (),
                 resources=self._resources(member.id),
                 clock=node.clocks.status(member.id),
             )
@@ -234,18 +232,6 @@ class NodeStatusSource:
             )
             for member in membership.everyone()
         )
-
-    def _damages(self) -> tuple[DamageStatus, ...]:
-        damages = sorted(self._node.raft.damages().items())
-        return tuple(DamageStatus(self._what(group), reason) for group, reason in damages)
-
-    def _what(self, group: int) -> str:
-        if group == CATALOG_GROUP:
-            return "the catalog"
-        queue = self._node.catalog.catalog.queue_by_group(group)
-        if queue is None:
-            return f"group {group}"
-        return f"queue '{queue.name}' in vhost '{queue.vhost}'"
 
     def _queue(self, queue: Queue) -> QueueStatus:
         node = self._node

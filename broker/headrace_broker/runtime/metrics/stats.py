@@ -7,17 +7,19 @@ import gc
 import os
 import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from headrace_broker.catalog.view import CatalogView
 from headrace_broker.config.configuration import split_address
 from headrace_broker.core.queue.machine.queue_machine import QueueMachine
 from headrace_broker.flow.history import FINE_MS, History
 from headrace_broker.model import build_info
-from headrace_broker.model.limits import CONNECTIONS_MAX, HISTORY_QUEUES_MAX
+from headrace_broker.model.limits import CONNECTIONS_MAX, DAMAGES_MAX, HISTORY_QUEUES_MAX
 from headrace_broker.model.stats import QUEUE_FIGURES, Listener, NodeStats, QueueStats, StatsRow
+from headrace_broker.model.status import DamageStatus
 from headrace_broker.runtime.clients.churn import Churn
 from headrace_broker.runtime.clients.histories import Histories, samples
 from headrace_broker.runtime.clients.sample_turns import SampleTurns
@@ -27,6 +29,7 @@ from headrace_broker.runtime.rpc.correlator import ANSWER_SECONDS_MAX
 from headrace_broker.runtime.rpc.listing import Asked, ask_everywhere, serve_rows
 from headrace_broker.runtime.rpc.question import Stats
 from headrace_broker.runtime.security.authenticator import DELAYED, PROTOCOLS, REFUSED, SUCCEEDED
+from headrace_raftlog.model.group import CATALOG_GROUP
 
 if TYPE_CHECKING:
     from headrace_broker.runtime.node.node import BrokerNode
@@ -154,6 +157,7 @@ class StatsBook:
             context_switches=usage.ru_nvcsw + usage.ru_nivcsw,
             data_dir=config.node.data_dir,
             logins=self._logins(),
+            quarantined=damage_rows(node.raft.damages(), node.catalog.catalog),
         )
 
     def _logins(self) -> dict[str, tuple[int, int]]:
@@ -239,3 +243,18 @@ def _sum(one: Lengths, other: Lengths) -> Lengths:
 def _later(machine: QueueMachine) -> int:
     """Return how many messages are delayed, or dead letters that are kept."""
     return int(machine.delayed_count) + int(machine.dead_count)
+
+
+def damage_rows(damages: Mapping[int, str], view: CatalogView) -> tuple[DamageStatus, ...]:
+    """Return damaged replicas by group, of which the reasons are given, with people's names."""
+    shown = [DamageStatus(_what(each, view), damages[each]) for each in sorted(damages)]
+    if len(shown) > DAMAGES_MAX:
+        shown[DAMAGES_MAX:] = [DamageStatus(f"{len(shown) - DAMAGES_MAX} more", "")]
+    return tuple(shown)
+
+
+def _what(group: int, view: CatalogView) -> str:
+    if group == CATALOG_GROUP:
+        return "the catalog"
+    queue = view.queue_by_group(group)
+    return f"group {group}" if queue is None else f"queue '{queue.name}' in vhost '{queue.vhost}'"

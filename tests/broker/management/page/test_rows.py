@@ -97,6 +97,24 @@ def test_nodes_are_shown_with_what_they_tell_of_themselves():
     assert (found["node/n2"]["figures"], found["node/n2"]["started_ms"]) == (None, None)
 
 
+def test_processes_of_a_node_are_one_row_and_what_one_does_not_tell_is_not_known():
+    names = {1: "n1", 65: "n1:1", 2: "n2", 66: "n2:1"}
+    known = [NodeStatus(each, name, f"h:{each}", True, 1) for each, name in names.items()]
+    told = {name: stats(name, 0) for name in ("n1", "n1:1", "n2")}
+    told["n1:1"] = msgspec.structs.replace(told["n1:1"], started_ms=77)
+    flows = {name: NodeFlow(name, figures={"held": 3, "free": 0}) for name in told}
+    found = rows.nodes(known, told, flows)
+    assert list(found) == ["node/n1", "node/n2"]
+    whole, half = found["node/n1"], found["node/n2"]
+    assert whole["figures"] == {"held": 6, "free": 0}
+    assert (whole["connections"], whole["started_ms"]) == (4, 77)
+    assert [each["name"] for each in whole["shards"]] == ["n1", "n1:1"]
+    assert (half["connections"], half["figures"], half["started_ms"]) == (None, None, 99)
+    known[3] = msgspec.structs.replace(known[3], running=False)  # it has nothing to tell
+    found = rows.nodes(known, told, flows)["node/n2"]
+    assert (found["connections"], found["figures"]) == (2, {"held": 3, "free": 0})
+
+
 def test_connections_are_those_that_one_may_see_the_most_stopped_first(node):
     listing = Listing([client(1, "alice", share=0.1), client(2, share=0.9), client(3)], ("n3",), 4)
     found = rows.connections(listing, "", ADMIN, node.view)

@@ -10,6 +10,8 @@ import pytest
 
 from headrace_broker.logs.log_event import LOGGERS
 from headrace_broker.management.resources.log_level import Logger
+from headrace_broker.runtime.administration.log_level import LogLevels
+from headrace_broker.runtime.rpc.correlator import Rpc
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +50,13 @@ def test_one_logger_has_a_level_of_its_own_until_all_are_set(api):
     assert found["loggers"] == {"headrace.raft": "debug"}
     assert api("PUT", "/api/log-level", {"level": "error"}) == (204, None)
     assert not raft.isEnabledFor(logging.WARNING)
+
+
+def test_processes_that_do_not_answer_are_named(api, node):
+    node.log_levels = LogLevels(Rpc(1, lambda peer, data: False), {1: "n1", 65: "n1:1"}, [65, 1])
+    status, answer = api("PUT", "/api/log-level", {"level": "debug"})
+    assert (status, answer["reason"]) == (503, "the level is set, but not of n1:1: no answer")
+    assert logging.getLogger().level == logging.DEBUG
 
 
 def test_a_level_is_for_loggers_that_there_are(refused):

@@ -18,20 +18,22 @@ from headrace_broker.model.status import (
 )
 
 
-def row(number: int, name: str, figure: int | None = None, **more: Any) -> dict[str, Any]:
+def row(
+    number: int, name: str, figure: int | None = None, damages: tuple[DamageStatus, ...] = ()
+) -> dict[str, Any]:
     catalog = (ReplicaStatus(name, str(number), "voter" if number < 64 else "learner"),)
-    status = NodeStatus(number, name, f"h:{number}", figure is not None, 1, catalog, **more)
+    status = NodeStatus(number, name, f"h:{number}", figure is not None, 1, catalog)
     if figure is None:
         return render_node(status, None, 0)
     last = [(ms, *[figure + at] * len(NODE_FIGURES)) for ms, at in ((1000, -5), (2000, 0))]
     counters = (ObjectTotals(), MessageCounters(), ())
     stats = NodeStats(number, name, "1", 0, number, 2, *counters, last, fd_total=100, lag_ms=figure)
-    return render_node(status, stats, 0)
+    return render_node(status, msgspec.structs.replace(stats, quarantined=damages), 0)
 
 
 def test_figures_of_processes_are_summed_and_those_of_the_machine_are_not() -> None:
     damage = (DamageStatus("queue", "why"),)
-    rows = [row(1, "n1", 10), row(2, "n2", 40), row(65, "n1:1", 7, quarantined=damage)]
+    rows = [row(1, "n1", 10), row(2, "n2", 40), row(65, "n1:1", 7, damages=damage)]
     first, second = merge_nodes(rows)
     assert (first["name"], second["name"]) == ("n1", "n2")
     assert first["fd_used"] == 17

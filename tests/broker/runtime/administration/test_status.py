@@ -14,7 +14,7 @@ from headrace_broker.catalog.request import Request
 from headrace_broker.core.queue.machine.queue_machine import QueueMachine
 from headrace_broker.management.view.rendering import render_nodes
 from headrace_broker.model.definition import Node, User
-from headrace_broker.model.status import DamageStatus, ReplicaStatus
+from headrace_broker.model.status import ReplicaStatus
 from headrace_broker.runtime.administration.status import NodeStatusSource
 from headrace_broker.runtime.alarm.alarms import AlarmBoard
 from headrace_broker.runtime.cluster.cluster_clock import ClusterClock
@@ -34,7 +34,6 @@ class Raft:
         self.is_formed = True
         self.missing_nodes: tuple[int, ...] = ()
         self.memberships: dict[int, Membership] = {}
-        self.damaged: dict[int, str] = {}
         self.refused: dict[int, str] = {}
         self.leaders: dict[int, int] = {0: 2}
         self.disk_stalled = False
@@ -59,9 +58,6 @@ class Raft:
 
     def snapshot_index(self, group: int) -> int:
         return 40 + group
-
-    def damages(self) -> dict[int, str]:
-        return self.damaged
 
 
 class World:
@@ -251,18 +247,6 @@ def test_queue_that_is_elsewhere_shows_no_members(world: World) -> None:
     del world.hosts[queue.group]
     (status,) = world.status.queues()
     assert (status.has_counts, status.replicas, status.snapshot_index) == (False, (), 0)
-
-
-def test_damaged_replicas_are_named_on_their_own_node_only(world: World) -> None:
-    queue = world.declare("q")
-    world.raft.damaged = {99: "lost", queue.group: "byte 7", 0: "byte 3"}
-    first, *others = world.status.overview().nodes
-    assert first.quarantined == (
-        DamageStatus("the catalog", "byte 3"),
-        DamageStatus("queue 'q' in vhost '/'", "byte 7"),
-        DamageStatus("group 99", "lost"),
-    )
-    assert [node.quarantined for node in others] == [(), ()]
 
 
 def test_memory_and_disk_of_a_node_are_told_as_it_reported_them(world: World) -> None:

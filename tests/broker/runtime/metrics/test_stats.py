@@ -7,7 +7,10 @@ import asyncio
 from pamqp.commands import Basic as frame_properties  # noqa: N813 - a namespace of classes
 
 from headrace_broker.catalog.command import DeclareQueue, DeleteQueue
+from headrace_broker.catalog.machine import Catalog
 from headrace_broker.config.configuration import Config
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.limits import DAMAGES_MAX
 from headrace_broker.model.stats import (
     LATER,
     NODE_FIGURES,
@@ -18,9 +21,10 @@ from headrace_broker.model.stats import (
     Samples,
     VhostStats,
 )
+from headrace_broker.model.status import DamageStatus
 from headrace_broker.runtime.inspect.publish_service import PublishService
 from headrace_broker.runtime.metrics.source import NodeMetrics
-from headrace_broker.runtime.metrics.stats import StatsBook
+from headrace_broker.runtime.metrics.stats import StatsBook, damage_rows
 from headrace_broker.runtime.node.node import BrokerNode
 from headrace_broker.runtime.rpc.question import Stats
 
@@ -107,3 +111,16 @@ def test_later_samples_of_a_node_know_what_moved_since_and_what_is_gone(config: 
         return own
 
     asyncio.run(work())
+
+
+def test_damaged_replicas_are_named_and_beyond_a_number_counted() -> None:
+    catalog = Catalog()
+    catalog.put_queue(Queue("/", "q", "quorum", 7, (1,)))
+    assert damage_rows({99: "lost", 7: "byte 7", 0: "byte 3"}, catalog) == (
+        DamageStatus("the catalog", "byte 3"),
+        DamageStatus("queue 'q' in vhost '/'", "byte 7"),
+        DamageStatus("group 99", "lost"),
+    )
+    many = damage_rows(dict.fromkeys(range(1000, 1000 + DAMAGES_MAX + 7), "lost"), catalog)
+    assert len(many) == DAMAGES_MAX + 1
+    assert many[-1] == DamageStatus("7 more", "")

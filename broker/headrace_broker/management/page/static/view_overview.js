@@ -98,6 +98,19 @@ function memoryCell(node) {
   return { text: `${bytes(node.mem_used)} of ${bytes(node.mem_limit)}`, bar: part(node.mem_used, node.mem_limit), tone, mark: tone || null, title: `publishers are blocked from ${bytes(node.mem_limit)} of ${bytes(node.mem_total)} on` };
 }
 
+function nameCell(node) {
+  const addresses = node.shards.map(({ name, address }) => (node.shards.length > 1 ? `${name} at ${address}` : address)).join(", ");
+  return { text: node.name, title: node.leads ? `${addresses}, leads the catalog` : addresses };
+}
+
+function stateCellOf(node) {
+  if (!node.running) return { text: "down", tone: "bad" };
+  if (node.being_drained) return { text: "in maintenance", tone: "warn" };
+  const down = node.shards.filter(({ running }) => !running).map(({ name }) => name);
+  if (down.length > 0) return { text: `${down.join(", ")} down`, tone: "bad", title: "the node's other processes run" };
+  return { text: "running", tone: "good" };
+}
+
 function heldCell(node) {
   if (!node.figures) return { text: "–", bar: 0 };
   const held = node.figures.buffered_bytes + node.figures.pending_bytes;
@@ -107,8 +120,8 @@ function heldCell(node) {
 
 function nodeTable() {
   return new Table("Nodes", [
-    { id: "name", title: "Node", value: (row) => row.name, cell: (row) => ({ text: row.name, title: row.leads ? `${row.address}, leads the catalog` : row.address }) },
-    { id: "state", title: "State", brief: true, value: (row) => Number(row.running), cell: (row) => (row.running ? { text: "running", tone: "good" } : { text: "down", tone: "bad" }) },
+    { id: "name", title: "Node", value: (row) => row.name, cell: nameCell },
+    { id: "state", title: "State", brief: true, value: (row) => Number(row.running), cell: stateCellOf },
     { id: "memory", title: "Memory", help: "against the mark from which publishers are blocked", number: true, wrap: true, value: (row) => part(row.mem_used, row.mem_limit), cell: memoryCell },
     { id: "disk", title: "Disk", help: "against the mark below which publishers are blocked", number: true, wrap: true, value: (row) => row.disk_free, cell: diskCell },
     { id: "held", title: "Buffered publishes", help: "read from sockets and not in the log yet", number: true, level: 2, value: (row) => row.figures?.buffered_bytes ?? 0, cell: heldCell },
