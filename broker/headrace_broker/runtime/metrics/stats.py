@@ -8,10 +8,10 @@ import os
 import resource
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from headrace_broker.catalog.event import Event
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.config.configuration import split_address
 from headrace_broker.core.queue.machine.queue_machine import QueueMachine
@@ -66,7 +66,11 @@ class StatsBook:
         self._own: History | None = None
         self._lag_ms = 0
         serve_rows(node.rpc, Stats, self.rows)
-        node.catalog.subscribe(partial(self._churn.on_events, node.config.node.id))
+        node.catalog.subscribe(self._count_churn)
+
+    def _count_churn(self, events: list[Event]) -> None:
+        if self._node.caught_up:  # before that they are of queues that were there
+            self._churn.on_events(self._node.config.node.id, events)
 
     @property
     def lag_ms(self) -> int:

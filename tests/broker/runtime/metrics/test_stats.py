@@ -113,6 +113,30 @@ def test_later_samples_of_a_node_know_what_moved_since_and_what_is_gone(config: 
     asyncio.run(work())
 
 
+def test_queues_that_were_there_at_the_start_of_a_node_are_not_counted_as_created(
+    config: Config,
+) -> None:
+    async def run(*commands: DeclareQueue | DeleteQueue) -> tuple[int, int]:
+        node = BrokerNode(config, lambda error: None)
+        await node.start()
+        try:
+            StatsBook(node)
+            await node.join()
+            for command in commands:
+                await node.catalog.submit(command)
+            return node.broker.churn.queue_created, node.broker.churn.queue_deleted
+        finally:
+            await node.stop()
+
+    async def work() -> None:
+        declares = [DeclareQueue("/", name, "quorum", durable=True) for name in ("a", "b")]
+        assert await run(*declares, DeleteQueue("/", "b")) == (2, 1)
+        assert await run() == (0, 0)
+        assert await run(DeclareQueue("/", "c", "quorum", durable=True)) == (1, 0)
+
+    asyncio.run(work())
+
+
 def test_damaged_replicas_are_named_and_beyond_a_number_counted() -> None:
     catalog = Catalog()
     catalog.put_queue(Queue("/", "q", "quorum", 7, (1,)))
