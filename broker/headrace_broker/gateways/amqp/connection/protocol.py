@@ -60,11 +60,14 @@ class AmqpProtocol(asyncio.BufferedProtocol, Shell):
     # Called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the socket and wait for the client's header."""
+        """Take the socket and wait for the client's header; drop one whose client has gone."""
         self._transport = self._output.transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(OUTPUT_DELIVERY_BYTES_MAX, OUTPUT_RESUME_BYTES)
         peer = transport.get_extra_info("peername")
         local = transport.get_extra_info("sockname")
+        if peer is None and isinstance(local, tuple):  # a reset socket has no peer any more
+            self._transport.abort()
+            return
         name = f"{_endpoint(peer)} -> {_endpoint(local)}"
         info = ConnectionInfo(self._id, name, _endpoint(peer), time.time_ns() // 1_000_000)
         if self._describe is not None:

@@ -75,3 +75,33 @@ def test_a_connection_that_is_closed_leaves_nothing_to_the_garbage_collector(bro
 
     server(broker, loop)(client)
     assert [each for each in left if isinstance(each, PARTS)] == []
+
+
+class ResetTransport(asyncio.Transport):
+    """A socket whose client has reset it already: it has no peer any more."""
+
+    def __init__(self) -> None:
+        super().__init__({"sockname": ("127.0.0.1", 5672)})
+        self.aborted = False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+def test_a_socket_that_was_reset_before_its_turn_is_no_connection(broker):
+    async def client(listener: AmqpListener) -> None:
+        protocol = listener._accept()
+        assert isinstance(protocol, AmqpProtocol)
+        transport = ResetTransport()
+        try:
+            protocol.connection_made(transport)
+            assert transport.aborted
+            assert protocol.connection is None
+        finally:
+            protocol.connection_lost(None)
+        assert len(listener._protocols) == 0
+
+    server(broker, uvloop.new_event_loop)(client)
