@@ -257,7 +257,7 @@ class Connection(ChannelOwner):
     def operation_ended(self) -> None:
         """Go on with the end of the connection, if that is due."""
         self._operations -= 1
-        if self.state == states.LEAVING or self.state == states.CLOSED:
+        if self.state >= states.CLOSING:
             self._drop_owned()
 
     # What arrives

@@ -84,6 +84,17 @@ def test_exclusive_queue_is_locked_for_others(broker, new_peer, method):
     assert "'mine'" in close.reply_text
 
 
+def test_exclusive_queues_go_when_the_broker_closes_whatever_the_client_answers(broker, new_peer):
+    peer = new_peer().open()
+    peer.ask(1, Queue.Declare(queue="mine", exclusive=True))
+    peer.connection.shut_down("closed by an administrator")
+    [(_, close)] = peer.turn()
+    assert close.reply_code == 320
+    assert "mine" not in broker.queues
+    peer.call(0, commands.Connection.CloseOk())
+    assert peer.shell.closed == "closed"
+
+
 def test_delete_counts_messages_and_may_be_conditional(kit, broker, peer):
     broker.add_queue("q")
     peer.feed(kit.publish(1, "", "q", b"x"))
