@@ -101,13 +101,17 @@ class GroupQueries:
     def quarantined(self) -> dict[int, str]:
         """Return why groups were set aside as damaged or different, by group.
 
-        A group stays here until its replica is rebuilt from the others and votes again.
+        A group stays here until its replica is rebuilt from the others and votes again, or learns
+        and has what was decided up to its admission: one may be there to learn only.
         """
         for group in list(self._damaged):
             hosted = self._host.find(group)
             if hosted is None or hosted.suspended:
                 continue
-            if hosted.core.membership.is_voter(hosted.core.member):
+            core = hosted.core
+            learns = core.member in core.membership.learners
+            knows = learns and core.applied_index >= core.membership_index()
+            if knows or core.membership.is_voter(core.member):
                 del self._damaged[group]
         return dict(self._damaged)
 

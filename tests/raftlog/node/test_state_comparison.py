@@ -48,6 +48,39 @@ def _events(caplog: pytest.LogCaptureFixture, name: str) -> list[dict[str, objec
     return [r.fields for r in caplog.records if getattr(r, "event", "") == name]  # type: ignore[attr-defined]
 
 
+def test_member_that_only_learns_is_rebuilt_too(cluster: Callable[..., Cluster]) -> None:
+    async def scenario() -> None:
+        made = cluster((1, 2, 3, 4), digest_round_s=ROUND_S)
+        await _run(made, 4)
+
+        def set_members() -> None:
+            for node in made.nodes.values():
+                node.set_members(GROUP, tuple(made.nodes), (1, 2, 3))
+
+        def rebuild(group: int) -> None:
+            made.nodes[4].leave_group(group)
+            made.create(group, 4)
+            set_members()
+
+        made.nodes[4].on_diverged = rebuild
+        set_members()
+        await made.ticks(lambda: made.nodes[4].members(GROUP).learners != ())
+        await made.propose(GROUP, b"more")
+        await made.until(lambda: len(made.machines[4, GROUP].applied) == 21)
+        made.machines[4, GROUP].applied[3] = b"another"
+        for node in made.nodes.values():  # what they compared before is no news
+            node._comparison.peer_up()
+        await made.ticks(lambda: made.nodes[4]._host.suspensions.rebuilt == 1)
+        assert "differed" in made.nodes[4].damages()[GROUP]
+        await made.ticks(lambda: made.nodes[4].damages() == {})
+        assert made.nodes[4].members(GROUP).learners != ()
+        await made.until(lambda: len(made.machines[4, GROUP].applied) == 21)
+        assert made.machines[4, GROUP].applied == made.machines[1, GROUP].applied
+        await made.stop()
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("leads", [True, False])
 def test_member_that_differs_is_rebuilt_and_nothing_is_lost(
     cluster: Callable[..., Cluster], caplog: pytest.LogCaptureFixture, leads: bool
