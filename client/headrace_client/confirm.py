@@ -60,7 +60,8 @@ class Confirm:
         assert not self._done, "a message is answered once"
         self._done = True
         self._error = error
-        waiters, self._waiters = self._waiters, None
-        for waiter in waiters or ():
-            if not waiter.done():
-                waiter.set_result(None)
+        if self._waiters is not None:
+            waiters, self._waiters = self._waiters, None
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)

@@ -176,8 +176,9 @@ class Consumer:
             raise ClosedError("the consumer is not open: `async with` it, or await open()")
         if not self._here or self._batch.waiting_count >= SETTLES_WAITING_MAX:
             await self._wait(timeout_s)
-        if not self._here:
-            return None
+        return self._take() if self._here else None
+
+    def _take(self) -> Delivery:
         delivery = self._here.popleft()
         if self._options.no_ack:
             self._give_back(len(delivery.body))
@@ -192,9 +193,7 @@ class Consumer:
         first = await self.next(timeout_s)
         found = [first] if first is not None else []
         while found and self._here and len(found) < most:
-            following = await self.next()
-            assert following is not None, "one was here"
-            found.append(following)
+            found.append(self._take())
         return found
 
     async def _wait(self, timeout_s: float | None) -> None:
@@ -343,9 +342,10 @@ class Consumer:
         if self._granted < 0:
             raise BrokerFaultError("the broker has sent more than there was credit for")
         for each in answer.deliveries.deliveries:
+            delivery = Delivery(each, settler, self._stream_number)
             if settler is not None:
-                self._sizes[each.delivery_id] = len(each.body)
-            self._here.append(Delivery(each, settler, self._stream_number))
+                self._sizes[delivery.delivery_id] = len(delivery.body)
+            self._here.append(delivery)
         self.has_progress = True
         self._arrived.set()
 

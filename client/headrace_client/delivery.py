@@ -34,7 +34,7 @@ class Settlement:
     def __init__(self) -> None:
         self._done = False
         self._error: HeadraceError | None = None
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters: list[asyncio.Future[None]] | None = None
 
     @property
     def is_done(self) -> bool:
@@ -44,6 +44,8 @@ class Settlement:
     def __await__(self) -> Generator[Any, None, None]:
         if not self._done:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            if self._waiters is None:
+                self._waiters = []
             self._waiters.append(waiter)
             yield from waiter
         if self._error is not None:
@@ -55,10 +57,11 @@ class Settlement:
             return
         self._done = True
         self._error = error
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        if self._waiters is not None:
+            waiters, self._waiters = self._waiters, None
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
 
 
 class Settler(Protocol):
@@ -75,14 +78,9 @@ class Delivery:
         "_message",
         "_properties",
         "_settler",
-        "acquired_count",
         "body",
-        "delivery_count",
         "delivery_id",
-        "exchange",
         "is_settled",
-        "redelivered",
-        "routing_key",
         "stream",
     )
 
@@ -90,11 +88,6 @@ class Delivery:
         self, message: messaging_pb2.Delivery, settler: Settler | None = None, stream: int = 0
     ) -> None:
         self.body = message.body  # any bytes
-        self.exchange = message.exchange  # that it was published to; "" is the default exchange
-        self.routing_key = message.routing_key  # that it was published with
-        self.redelivered = message.redelivered  # it was delivered before
-        self.delivery_count = message.delivery_count  # deliveries before that failed
-        self.acquired_count = message.acquired_count  # deliveries before, failed or not
         # 1, 2, 3, ... on its stream; 0 of one that was taken by `get`
         self.delivery_id = message.delivery_id
         self.stream = stream  # number of the consumer's stream on which it came, from 1
@@ -102,6 +95,31 @@ class Delivery:
         self._message = message
         self._properties: Properties | None = None
         self._settler = settler
+
+    @property
+    def exchange(self) -> str:
+        """The exchange that it was published to; "" is the default exchange."""
+        return self._message.exchange
+
+    @property
+    def routing_key(self) -> str:
+        """The routing key that it was published with."""
+        return self._message.routing_key
+
+    @property
+    def redelivered(self) -> bool:
+        """True if it was delivered before."""
+        return self._message.redelivered
+
+    @property
+    def delivery_count(self) -> int:
+        """Deliveries before that failed."""
+        return self._message.delivery_count
+
+    @property
+    def acquired_count(self) -> int:
+        """Deliveries before, failed or not."""
+        return self._message.acquired_count
 
     @property
     def properties(self) -> Properties:

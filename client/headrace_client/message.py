@@ -95,27 +95,6 @@ class Properties:
 NO_PROPERTIES: Final = Properties()
 
 
-def encode_message(
-    body: bytes, exchange: str | None, routing_key: str | None, properties: Properties | None
-) -> message_pb2.Message:
-    """Return a message to publish.
-
-    Args:
-        body: any bytes.
-        exchange: None for the publisher's.
-        routing_key: likewise.
-        properties: None for none.
-
-    Raises:
-        TypeError: something has a wrong type.
-        ValueError: a value is out of range.
-    """
-    message = message_pb2.Message(body=body, exchange=exchange, routing_key=routing_key)
-    if properties is not None:
-        message.properties.CopyFrom(properties.to_pb())
-    return message
-
-
 def _milliseconds(value: timedelta) -> int:
     found = value // timedelta(milliseconds=1)
     if found < 0:

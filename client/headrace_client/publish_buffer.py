@@ -19,14 +19,9 @@ from headrace_client.limits import (
     UNSENT_BYTES_MAX,
     UNSENT_MESSAGES_MAX,
 )
-from headrace_protos.broker.v1.message_pb2 import Message, Range
-from headrace_protos.broker.v1.messaging_pb2 import (
-    PublishBatch,
-    PublishOpened,
-    Refused,
-    Returned,
-    Window,
-)
+from headrace_client.message_bytes import publish_request
+from headrace_protos.broker.v1.message_pb2 import Range
+from headrace_protos.broker.v1.messaging_pb2 import PublishOpened, Refused, Returned, Window
 
 SEQUENCE_BYTES: Final = 11  # of a batch's first sequence as it is encoded, at most
 
@@ -34,11 +29,11 @@ SEQUENCE_BYTES: Final = 11  # of a batch's first sequence as it is encoded, at m
 class Entry:
     """A message that was accepted."""
 
-    __slots__ = ("confirm", "message", "returned", "size")
+    __slots__ = ("confirm", "element", "returned", "size")
 
-    def __init__(self, message: Message, confirm: Confirm) -> None:
-        self.message = message  # as it is sent
-        self.size = size_in_batch(message)  # bytes that it takes in a batch
+    def __init__(self, element: bytes, confirm: Confirm) -> None:
+        self.element = element  # as it is in a batch
+        self.size = len(element)
         self.confirm = confirm  # what its publisher holds
         # what was told of a mandatory message that reached no queue
         self.returned: HeadraceError | None = None
@@ -88,16 +83,18 @@ class PublishBuffer:
         window = self.window
         if window is None:
             return False
-        if len(self) and (
-            len(self) >= self._messages_max
+        unsent = len(self._unsent)
+        count = unsent + len(self._sent)
+        if count and (
+            count >= self._messages_max
             or self.bytes_in + size > self._bytes_max
-            or len(self._unsent) >= UNSENT_MESSAGES_MAX
+            or unsent >= UNSENT_MESSAGES_MAX
         ):
             return False
-        if self._sent_messages + len(self._unsent) >= window.messages:
+        if self._sent_messages + unsent >= window.messages:
             return False
         ahead = self._sent_bytes + self._unsent_bytes
-        if self._unsent:
+        if unsent:
             fits = ahead + size + SEQUENCE_BYTES <= window.octets
             return fits and self._unsent_bytes + size <= UNSENT_BYTES_MAX
         return ahead < window.octets  # one goes whatever its size
@@ -143,48 +140,47 @@ class PublishBuffer:
         """The broker allows something else."""
         self.window = window
 
-    def next_batch(self) -> PublishBatch | None:
-        """Return what may be sent now, None for nothing; it counts as sent."""
-        entries = list(self._fitting())
+    def next_request(self) -> bytes | None:
+        """Return a request with what may be sent now, None for nothing; it counts as sent."""
+        entries = self._fitting()
         if not entries:
             return None
         first = entries[0].confirm.sequence if self._named else self._next_sequence
-        batch = PublishBatch(first_sequence=first, messages=[entry.message for entry in entries])
+        request, byte_count = publish_request(first, [entry.element for entry in entries])
         self._next_sequence = first + len(entries)
         self._sent_messages += len(entries)
-        self._sent_bytes += batch.ByteSize()
-        for sequence, entry in enumerate(entries, first):
-            if self._confirms:
-                self._sent[sequence] = entry
-            else:
+        self._sent_bytes += byte_count
+        if self._confirms:
+            self._sent.update(enumerate(entries, first))
+        else:
+            for entry in entries:
                 self._forget(entry)
-        return batch
+        return request
 
-    def _fitting(self) -> Iterator[Entry]:
+    def _fitting(self) -> list[Entry]:
         """Take the first messages that make a batch which fits the window."""
+        found: list[Entry] = []
         window = self.window
         if window is None:
-            return
-        byte_count = SEQUENCE_BYTES
-        taken = 0
+            return found
+        byte_count = self._sent_bytes + SEQUENCE_BYTES
+        bytes_max, batch_bytes_max = window.octets, self._sent_bytes + self._batch_bytes_max
+        most = min(self._batch_messages_max, window.messages - self._sent_messages)
         last = 0
-        while self._unsent and taken < self._batch_messages_max:
+        while self._unsent and len(found) < most:
             entry = self._unsent[0]
             byte_count += entry.size
-            if self._sent_messages + taken >= window.messages:
-                return
-            fits = self._sent_bytes + byte_count <= window.octets
-            if taken and (not fits or byte_count > self._batch_bytes_max):
-                return
-            if not fits and self._sent_bytes >= window.octets:
-                return
-            if taken and self._named and entry.confirm.sequence != last + 1:
-                return  # what lay between was answered on an earlier stream
+            if found and (byte_count > bytes_max or byte_count > batch_bytes_max):
+                break
+            if byte_count > bytes_max and self._sent_bytes >= bytes_max:
+                break
+            if found and self._named and entry.confirm.sequence != last + 1:
+                break  # what lay between was answered on an earlier stream
             self._unsent.popleft()
             self._unsent_bytes -= entry.size
-            taken += 1
             last = entry.confirm.sequence
-            yield entry
+            found.append(entry)
+        return found
 
     # Answers
 
@@ -235,7 +231,8 @@ class PublishBuffer:
                     yield entry
 
     def _settle(self, entry: Entry, error: HeadraceError | None) -> None:
-        self._forget(entry, error)
+        self.bytes_in -= entry.size
+        entry.confirm.settle(error)
         if error is not None:
             self._note(entry.confirm)
 
@@ -260,9 +257,3 @@ def _refusal(answer: Refused) -> PublishRefusedError:
     error = PublishRefusedError(answer.text, code_name(answer.code), answer.reason)
     error.limit = answer.limit
     return error
-
-
-def size_in_batch(message: Message) -> int:
-    """Return how many bytes a message takes in a batch: with its tag and length."""
-    byte_count = message.ByteSize()
-    return byte_count + 1 + max((byte_count.bit_length() + 6) // 7, 1)

@@ -33,14 +33,20 @@ from headrace_client.limits import (
     UNCONFIRMED_MESSAGES_MAX,
 )
 from headrace_client.link import Link
-from headrace_client.message import Properties, encode_message
+from headrace_client.message import Properties
+from headrace_client.message_bytes import MessageEncoder, element_of
 from headrace_client.placement import Placement
 from headrace_client.publish_buffer import Entry, PublishBuffer
 from headrace_protos.broker.v1.message_pb2 import Message
-from headrace_protos.broker.v1.messaging_pb2 import PublishOpen, PublishRequest, PublishResponse
-from headrace_protos.broker.v1.messaging_pb2_grpc import MessagingStub
+from headrace_protos.broker.v1.messaging_pb2 import (
+    DESCRIPTOR,
+    PublishOpen,
+    PublishRequest,
+    PublishResponse,
+)
 
 SEQUENCE_MAX: Final = (1 << 62) - 1
+_PUBLISH: Final = f"/{DESCRIPTOR.services_by_name['Messaging'].full_name}/Publish"
 
 
 class Stop(NamedTuple):
@@ -108,6 +114,7 @@ class Publisher:
             options.unconfirmed_max,
             options.unconfirmed_bytes_max,
         )
+        self._encoder = MessageEncoder()
         self._last_sequence = 0
         self._message_bytes_max = 0
         self._waiters: deque[tuple[Entry, asyncio.Future[None]]] = deque()
@@ -201,12 +208,14 @@ class Publisher:
             ValueError: a sequence that cannot be, or none where one must be given.
         """
         self._check_open()
-        message = encode_message(body, exchange, routing_key, properties)
-        entry = Entry(message, Confirm(0))
+        element = self._encoder.encode(body, exchange, routing_key, properties)
+        confirm = Confirm(0)
+        entry = Entry(element, confirm)
         self._check_size(len(body), entry.size)
-        entry.confirm.sequence = self._number(sequence)
-        await self._accept(entry, timeout_s)
-        return entry.confirm
+        confirm.sequence = self._number(sequence)
+        if not self._accepts(entry):
+            await self._wait_for_room(entry, timeout_s)
+        return confirm
 
     async def publish_all(
         self, messages: Iterable[Message], sequences: Iterable[int] | None = None
@@ -230,22 +239,24 @@ class Publisher:
         for message in messages:
             self._check_open()
             given = next(numbers) if numbers is not None else None
-            entry = Entry(message, Confirm(self._number(given)))
+            entry = Entry(element_of(message), Confirm(self._number(given)))
             confirms.append(entry.confirm)
             try:
                 self._check_size(len(message.body), entry.size)
             except InvalidArgumentError as error:
                 entry.confirm.settle(error)
-            else:
-                await self._accept(entry, None)
+                continue
+            if not self._accepts(entry):
+                await self._wait_for_room(entry, None)
         return confirms
 
-    async def _accept(self, entry: Entry, timeout_s: float | None) -> None:
+    def _accepts(self, entry: Entry) -> bool:
+        """Accept a message if there is room, and nobody waits for some."""
         if self._waiters or not self._buffer.has_room(entry.size):
-            await self._wait_for_room(entry, timeout_s)
-        else:
-            self._buffer.add(entry)
+            return False
+        self._buffer.add(entry)
         self._work.set()
+        return True
 
     def _number(self, sequence: int | None) -> int:
         if sequence is None:
@@ -388,16 +399,16 @@ class Publisher:
 
     def call(self, channel: grpc.aio.Channel) -> Any:
         """See `StreamUser`."""
-        stub: Any = MessagingStub(channel)
-        return stub.Publish(metadata=self._link.metadata)
+        publish: Any = channel.stream_stream(_PUBLISH, None, PublishResponse.FromString)
+        return publish(metadata=self._link.metadata)
 
     async def place(self) -> str | None:
         """See `StreamUser`."""
         return await self._placement.endpoint()
 
-    def opening(self) -> PublishRequest:
+    def opening(self) -> bytes:
         """See `StreamUser`."""
-        return self._options.opening()
+        return self._options.opening().SerializeToString()
 
     def begin(self, answer: PublishResponse) -> None:
         """See `StreamUser`."""
@@ -414,8 +425,8 @@ class Publisher:
         """See `StreamUser`."""
         while True:
             self._work.clear()
-            while (batch := self._buffer.next_batch()) is not None:
-                await call.write(PublishRequest(batch=batch))
+            while (request := self._buffer.next_request()) is not None:
+                await call.write(request)
                 if not self._options.confirms:
                     self._answered.set()
             if self.is_over and not len(self._buffer):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from headrace_client.delivery import Outcome, Settlement
 from headrace_client.error import HeadraceError
@@ -50,12 +50,13 @@ class SettleBatch:
 
     def settled(self, first: int, last: int) -> None:
         """The queue knows of the outcomes of some deliveries."""
-        if last - first < len(self._open):
-            numbers = [number for number in range(first, last + 1) if number in self._open]
-        else:
+        numbers: Iterable[int] = range(first, last + 1)
+        if last - first >= len(self._open):  # more than can be meant
             numbers = [number for number in self._open if first <= number <= last]
         for number in numbers:
-            self._open.pop(number).settle()
+            settlement = self._open.pop(number, None)
+            if settlement is not None:
+                settlement.settle()
 
     @property
     def open_count(self) -> int:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from headrace_client.confirm import Confirm
 from headrace_client.error import ClosedError
-from headrace_client.publish_buffer import Entry, PublishBuffer, size_in_batch
+from headrace_client.message_bytes import element_of
+from headrace_client.publish_buffer import Entry, PublishBuffer
 from headrace_protos.broker.v1.message_pb2 import Message, Range
-from headrace_protos.broker.v1.messaging_pb2 import PublishBatch, PublishOpened, Refused, Window
+from headrace_protos.broker.v1.messaging_pb2 import (
+    PublishBatch,
+    PublishOpened,
+    PublishRequest,
+    Refused,
+    Window,
+)
 
 BATCH_MESSAGES = 4
 BATCH_BYTES = 400
@@ -27,11 +33,14 @@ def opened(messages: int, byte_count: int, next_sequence: int = 1) -> PublishOpe
     )
 
 
-@given(st.integers(0, 300_000))
-def test_the_size_of_a_message_in_a_batch_is_known_beforehand(byte_count: int) -> None:
-    message = Message(body=b"x" * byte_count)
-    one, two = PublishBatch(messages=[message]), PublishBatch(messages=[message, message])
-    assert size_in_batch(message) == one.ByteSize() == two.ByteSize() - one.ByteSize()
+def sent(buffer: PublishBuffer) -> PublishBatch | None:
+    """Return the next batch of a buffer, as the broker reads it."""
+    request = buffer.next_request()
+    return PublishRequest.FromString(request).batch if request is not None else None
+
+
+def entry_of(body: bytes, number: int, routing_key: str | None = None) -> Entry:
+    return Entry(element_of(Message(body=body, routing_key=routing_key)), Confirm(number))
 
 
 class Broker(RuleBasedStateMachine):
@@ -50,8 +59,7 @@ class Broker(RuleBasedStateMachine):
     @rule(size=st.integers(0, 600))
     def publish(self, size: int) -> None:
         number = len(self.entries)
-        message = Message(body=b"x" * size, routing_key=str(number))
-        entry = Entry(message, Confirm(number + 1))
+        entry = entry_of(b"x" * size, number + 1, str(number))
         if self.buffer.has_room(entry.size):
             self.entries.append(entry)
             self.buffer.add(entry)
@@ -67,7 +75,7 @@ class Broker(RuleBasedStateMachine):
     @rule()
     def send(self) -> None:
         assert self.window is not None
-        while (batch := self.buffer.next_batch()) is not None:
+        while (batch := sent(self.buffer)) is not None:
             assert batch.first_sequence == self.first + len(self.arrived)
             count, size = len(batch.messages), batch.ByteSize()
             assert 1 <= count <= BATCH_MESSAGES
@@ -143,11 +151,11 @@ TestBroker = Broker.TestCase
 def test_a_message_larger_than_the_window_goes_alone_when_it_is_open() -> None:
     buffer = PublishBuffer()
     buffer.opened(opened(5, 100))
-    large = Entry(Message(body=b"x" * 500), Confirm(1))
+    large = entry_of(b"x" * 500, 1)
     assert buffer.has_room(large.size)
     buffer.add(large)
     assert not buffer.has_room(1)
-    batch = buffer.next_batch()
+    batch = sent(buffer)
     assert batch is not None
     assert not buffer.has_room(1)
     buffer.renew(Window(messages=5, octets=batch.ByteSize() + 1))
@@ -157,9 +165,9 @@ def test_a_message_larger_than_the_window_goes_alone_when_it_is_open() -> None:
 def test_ranges_that_cannot_be_meant_cost_nothing() -> None:
     buffer = PublishBuffer()
     buffer.opened(opened(5, 1000))
-    entry = Entry(Message(body=b"x"), Confirm(1))
+    entry = entry_of(b"x", 1)
     buffer.add(entry)
-    buffer.next_batch()
+    buffer.next_request()
     buffer.confirmed([Range(first=7, last=(1 << 64) - 1), Range(first=5, last=1)])
     assert not entry.confirm.is_done
     buffer.confirmed([Range(first=0, last=(1 << 64) - 1)])
@@ -169,10 +177,10 @@ def test_ranges_that_cannot_be_meant_cost_nothing() -> None:
 def test_a_message_is_withdrawn_only_before_it_is_sent() -> None:
     buffer = PublishBuffer()
     buffer.opened(opened(5, 1000))
-    first, second = (Entry(Message(body=b"x"), Confirm(n)) for n in (1, 2))
+    first, second = (entry_of(b"x", n) for n in (1, 2))
     buffer.add(first)
-    buffer.next_batch()
+    buffer.next_request()
     buffer.add(second)
     assert not buffer.withdraw(first)
     assert buffer.withdraw(second)
-    assert buffer.next_batch() is None
+    assert buffer.next_request() is None

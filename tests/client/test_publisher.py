@@ -52,7 +52,7 @@ def test_what_is_sent_in_the_last_moment_was_not_held_back(play: Any) -> None:
         def send() -> None:
             publisher._buffer.renew(messaging.Window(messages=2, octets=1 << 20))
             publisher._admit()
-            assert publisher._buffer.next_batch() is not None
+            assert publisher._buffer.next_request() is not None
 
         late = asyncio.create_task(publisher.publish(b"y", timeout_s=0))
         asyncio.get_running_loop().call_soon(send)  # it waits by then, and its time is not over
@@ -71,7 +71,7 @@ def test_a_fault_while_writing_is_told_to_who_waits(play: Any) -> None:
         def fail() -> None:
             raise RuntimeError("a batch that cannot be")
 
-        publisher._buffer.next_batch = fail
+        publisher._buffer.next_request = fail
         confirm = await publisher.publish(b"x")
         with pytest.raises(HeadraceError, match=r"a fault of the client.*a batch that cannot be"):
             await confirm

@@ -142,7 +142,7 @@ def test_topic_permissions(play: Any) -> None:
 def test_every_method_has_its_call_in_the_client(method: str) -> None:
     folder = Path(str(headrace_client.__file__)).parent
     texts = [path.read_text(encoding="utf-8") for path in folder.glob("*.py")]
-    call = re.compile(rf"(stub|Stub\(channel\))\.{method}\b")
+    call = re.compile(rf"(stub|Stub\(channel\))\.{method}\b|full_name}}/{method}\"")
     assert any(call.search(text) for text in texts)
 
 
