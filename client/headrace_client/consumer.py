@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import grpc
 
-from headrace_client.delivery import Delivery, Outcome, Settlement, goes_back
+from headrace_client.delivery import Delivery, Outcome, Settlement, failed_settlement, goes_back
 from headrace_client.error import (
     BrokerFaultError,
     ClosedError,
@@ -235,9 +235,7 @@ class Consumer:
         size = self._sizes.pop(delivery.delivery_id, None) if self._is_current(delivery) else None
         if size is None or self._failure is not None:
             self.stale_count += 1
-            settlement = Settlement()
-            settlement.settle(self._failure or _stale(delivery))
-            return settlement
+            return failed_settlement(self._failure or _stale(delivery))
         settlement = self._batch.add(delivery.delivery_id, outcome)
         self._returned = self._returned or goes_back(outcome)
         self._give_back(size)

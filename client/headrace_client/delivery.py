@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import Any, Final, Protocol
 
 from headrace_client.error import HeadraceError
@@ -23,45 +23,72 @@ def goes_back(outcome: Outcome) -> bool:
     return kind == messaging_pb2.RELEASE or (kind == messaging_pb2.MODIFY and not undeliverable)
 
 
+class OpenSettles:
+    """Outcomes of the deliveries of a stream that the queue has not answered."""
+
+    def __init__(self) -> None:
+        self.ids: set[int] = set()  # of deliveries
+        self.error: HeadraceError | None = None  # no answer will come for these
+        self._waiters: dict[int, list[asyncio.Future[None]]] = {}  # by delivery id
+
+    def waiter(self, delivery_id: int) -> asyncio.Future[None]:
+        """Return what is done when the outcome of a delivery is known."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.setdefault(delivery_id, []).append(waiter)
+        return waiter
+
+    def settled(self, first: int, last: int) -> None:
+        """The queue knows of the outcomes of some deliveries."""
+        numbers: Iterable[int] = range(first, last + 1)
+        if last - first >= len(self.ids):  # more than can be meant
+            numbers = [number for number in self.ids if first <= number <= last]
+        self.ids.difference_update(numbers)
+        if self._waiters:
+            self._wake([number for number in self._waiters if first <= number <= last])
+
+    def fail(self, error: HeadraceError) -> None:
+        """Fail all of them: no answer will come."""
+        self.error = error
+        self._wake(list(self._waiters))
+
+    def _wake(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            for waiter in self._waiters.pop(number):
+                if not waiter.done():
+                    waiter.set_result(None)
+
+
 class Settlement:
     """Awaited, it returns once the queue has applied it; awaiting is optional.
 
-    It raises what came instead, StaleDeliveryError above all.
+    It raises what came instead, StaleDeliveryError above all. Nothing refers to it but who holds
+    it: most are dropped at once.
     """
 
-    __slots__ = ("_done", "_error", "_waiters")
+    __slots__ = ("_delivery_id", "_open")
 
-    def __init__(self) -> None:
-        self._done = False
-        self._error: HeadraceError | None = None
-        self._waiters: list[asyncio.Future[None]] | None = None
+    def __init__(self, settles: OpenSettles, delivery_id: int) -> None:
+        self._open = settles  # of its stream
+        self._delivery_id = delivery_id
 
     @property
     def is_done(self) -> bool:
         """True if the outcome is known."""
-        return self._done
+        return self._open.error is not None or self._delivery_id not in self._open.ids
 
     def __await__(self) -> Generator[Any, None, None]:
-        if not self._done:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            if self._waiters is None:
-                self._waiters = []
-            self._waiters.append(waiter)
-            yield from waiter
-        if self._error is not None:
-            raise self._error
+        if not self.is_done:
+            yield from self._open.waiter(self._delivery_id)
+        if self._delivery_id in self._open.ids and self._open.error is not None:
+            raise self._open.error
 
-    def settle(self, error: HeadraceError | None = None) -> None:
-        """Set the outcome."""
-        if self._done:
-            return
-        self._done = True
-        self._error = error
-        if self._waiters is not None:
-            waiters, self._waiters = self._waiters, None
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
+
+def failed_settlement(error: HeadraceError) -> Settlement:
+    """Return the settlement of a delivery that cannot be settled."""
+    settles = OpenSettles()
+    settles.ids.add(0)
+    settles.fail(error)
+    return Settlement(settles, 0)
 
 
 class Settler(Protocol):

@@ -26,15 +26,19 @@ from headrace_protos.broker.v1.messaging_pb2 import PublishOpened, Refused, Retu
 SEQUENCE_BYTES: Final = 11  # of a batch's first sequence as it is encoded, at most
 
 
-class Entry:
-    """A message that was accepted."""
+class Entry(Confirm):
+    """A message that was accepted: what its publisher holds of it, with what is sent.
 
-    __slots__ = ("confirm", "element", "returned", "size")
+    It is one object, because those that live as long as a window of messages are what Python's
+    garbage collector costs most for.
+    """
 
-    def __init__(self, element: bytes, confirm: Confirm) -> None:
-        self.element = element  # as it is in a batch
+    __slots__ = ("element", "returned", "size")
+
+    def __init__(self, element: bytes, sequence: int) -> None:
+        super().__init__(sequence)
+        self.element = element  # as it is in a batch; empty once it is answered
         self.size = len(element)
-        self.confirm = confirm  # what its publisher holds
         # what was told of a mandatory message that reached no queue
         self.returned: HeadraceError | None = None
 
@@ -107,7 +111,7 @@ class PublishBuffer:
 
     def withdraw(self, entry: Entry) -> bool:
         """Take a message back; False when it was sent already."""
-        if entry.confirm.is_done or entry not in self._unsent:
+        if entry.is_done or entry not in self._unsent:
             return False
         self._unsent.remove(entry)
         self._unsent_bytes -= entry.size
@@ -130,7 +134,7 @@ class PublishBuffer:
         again = list(self._sent.values())
         self._sent.clear()
         for entry in again:
-            entry.confirm.resent = True
+            entry.resent = True
             entry.returned = None
         self.resent_count += len(again)
         self._unsent.extendleft(reversed(again))
@@ -145,7 +149,7 @@ class PublishBuffer:
         entries = self._fitting()
         if not entries:
             return None
-        first = entries[0].confirm.sequence if self._named else self._next_sequence
+        first = entries[0].sequence if self._named else self._next_sequence
         request, byte_count = publish_request(first, [entry.element for entry in entries])
         self._next_sequence = first + len(entries)
         self._sent_messages += len(entries)
@@ -174,11 +178,11 @@ class PublishBuffer:
                 break
             if byte_count > bytes_max and self._sent_bytes >= bytes_max:
                 break
-            if found and self._named and entry.confirm.sequence != last + 1:
+            if found and self._named and entry.sequence != last + 1:
                 break  # what lay between was answered on an earlier stream
             self._unsent.popleft()
             self._unsent_bytes -= entry.size
-            last = entry.confirm.sequence
+            last = entry.sequence
             found.append(entry)
         return found
 
@@ -231,14 +235,14 @@ class PublishBuffer:
                     yield entry
 
     def _settle(self, entry: Entry, error: HeadraceError | None) -> None:
-        self.bytes_in -= entry.size
-        entry.confirm.settle(error)
+        self._forget(entry, error)
         if error is not None:
-            self._note(entry.confirm)
+            self._note(entry)
 
     def _forget(self, entry: Entry, error: HeadraceError | None = None) -> None:
         self.bytes_in -= entry.size
-        entry.confirm.settle(error)
+        entry.element = b""
+        entry.settle(error)
 
     def _refused_unknown(self, error: HeadraceError) -> None:
         confirm = Confirm(0)

@@ -209,13 +209,12 @@ class Publisher:
         """
         self._check_open()
         element = self._encoder.encode(body, exchange, routing_key, properties)
-        confirm = Confirm(0)
-        entry = Entry(element, confirm)
+        entry = Entry(element, 0)
         self._check_size(len(body), entry.size)
-        confirm.sequence = self._number(sequence)
+        entry.sequence = self._number(sequence)
         if not self._accepts(entry):
             await self._wait_for_room(entry, timeout_s)
-        return confirm
+        return entry
 
     async def publish_all(
         self, messages: Iterable[Message], sequences: Iterable[int] | None = None
@@ -234,17 +233,17 @@ class Publisher:
             HeadraceError: the publisher failed, or is closed.
             ValueError: a sequence that cannot be, or none where one must be given.
         """
-        confirms = []
+        confirms: list[Confirm] = []
         numbers = iter(sequences) if sequences is not None else None
         for message in messages:
             self._check_open()
             given = next(numbers) if numbers is not None else None
-            entry = Entry(element_of(message), Confirm(self._number(given)))
-            confirms.append(entry.confirm)
+            entry = Entry(element_of(message), self._number(given))
+            confirms.append(entry)
             try:
                 self._check_size(len(message.body), entry.size)
             except InvalidArgumentError as error:
-                entry.confirm.settle(error)
+                entry.settle(error)
                 continue
             if not self._accepts(entry):
                 await self._wait_for_room(entry, None)
@@ -472,7 +471,7 @@ class Publisher:
         self._buffer.fail(failure)
         waiters, self._waiters = self._waiters, deque()
         for entry, future in waiters:
-            entry.confirm.settle(failure)
+            entry.settle(failure)
             if not future.done():
                 future.set_exception(failure)
         self._answered.set()

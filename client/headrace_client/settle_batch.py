@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from headrace_client.delivery import Outcome, Settlement
+from headrace_client.delivery import OpenSettles, Outcome, Settlement
 from headrace_client.error import HeadraceError
 from headrace_client.limits import SETTLE_RANGES_MAX
 from headrace_protos.broker.v1.message_pb2 import Range
@@ -17,12 +17,12 @@ class SettleBatch:
     def __init__(self) -> None:
         self.waiting_count = 0  # settled and not in a request yet
         self._runs: list[tuple[Outcome, list[list[int]]]] = []  # rows of first and last id
-        self._open: dict[int, Settlement] = {}  # by delivery id
+        self._open = OpenSettles()
 
     def add(self, delivery_id: int, outcome: Outcome) -> Settlement:
         """Note an outcome."""
-        settlement = Settlement()
-        self._open[delivery_id] = settlement
+        self._open.ids.add(delivery_id)
+        settlement = Settlement(self._open, delivery_id)
         self.waiting_count += 1
         if not self._runs or self._runs[-1][0] != outcome:
             self._runs.append((outcome, [[delivery_id, delivery_id]]))
@@ -50,23 +50,16 @@ class SettleBatch:
 
     def settled(self, first: int, last: int) -> None:
         """The queue knows of the outcomes of some deliveries."""
-        numbers: Iterable[int] = range(first, last + 1)
-        if last - first >= len(self._open):  # more than can be meant
-            numbers = [number for number in self._open if first <= number <= last]
-        for number in numbers:
-            settlement = self._open.pop(number, None)
-            if settlement is not None:
-                settlement.settle()
+        self._open.settled(first, last)
 
     @property
     def open_count(self) -> int:
         """Outcomes that the queue has not answered."""
-        return len(self._open)
+        return len(self._open.ids)
 
     def fail(self, error: HeadraceError) -> None:
         """Fail all of it: no answer will come."""
         self._runs.clear()
         self.waiting_count = 0
-        found, self._open = self._open, {}
-        for settlement in found.values():
-            settlement.settle(error)
+        failed, self._open = self._open, OpenSettles()
+        failed.fail(error)

@@ -7,7 +7,6 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from headrace_client.confirm import Confirm
 from headrace_client.error import ClosedError
 from headrace_client.message_bytes import element_of
 from headrace_client.publish_buffer import Entry, PublishBuffer
@@ -40,7 +39,7 @@ def sent(buffer: PublishBuffer) -> PublishBatch | None:
 
 
 def entry_of(body: bytes, number: int, routing_key: str | None = None) -> Entry:
-    return Entry(element_of(Message(body=body, routing_key=routing_key)), Confirm(number))
+    return Entry(element_of(Message(body=body, routing_key=routing_key)), number)
 
 
 class Broker(RuleBasedStateMachine):
@@ -109,7 +108,7 @@ class Broker(RuleBasedStateMachine):
         else:
             self.buffer.confirmed(ranges)
         for number in fresh:
-            confirm = self.entries[number].confirm
+            confirm = self.entries[number]
             assert confirm.is_done
             assert (confirm.error is not None) == refuse
         self.answered |= fresh
@@ -128,7 +127,7 @@ class Broker(RuleBasedStateMachine):
         assert len(self.buffer) == len(waiting)
         assert self.buffer.bytes_in == sum(self.entries[n].size for n in waiting)
         for number in waiting:
-            assert not self.entries[number].confirm.is_done
+            assert not self.entries[number].is_done
 
     @invariant()
     def messages_arrive_in_order_on_each_stream(self) -> None:
@@ -137,11 +136,11 @@ class Broker(RuleBasedStateMachine):
     @invariant()
     def what_arrived_twice_is_marked(self) -> None:
         for number, times in self.ever.items():
-            assert times == 1 or self.entries[number].confirm.resent
+            assert times == 1 or self.entries[number].resent
 
     def teardown(self) -> None:
         self.buffer.fail(ClosedError("closed"))
-        assert all(entry.confirm.is_done for entry in self.entries)
+        assert all(entry.is_done for entry in self.entries)
         assert (len(self.buffer), self.buffer.bytes_in) == (0, 0)
 
 
@@ -169,9 +168,9 @@ def test_ranges_that_cannot_be_meant_cost_nothing() -> None:
     buffer.add(entry)
     buffer.next_request()
     buffer.confirmed([Range(first=7, last=(1 << 64) - 1), Range(first=5, last=1)])
-    assert not entry.confirm.is_done
+    assert not entry.is_done
     buffer.confirmed([Range(first=0, last=(1 << 64) - 1)])
-    assert entry.confirm.is_done
+    assert entry.is_done
 
 
 def test_a_message_is_withdrawn_only_before_it_is_sent() -> None:
