@@ -24,6 +24,7 @@ from headrace_client.link import Link
 from headrace_client.placement import Placement
 from headrace_client.settle_batch import SettleBatch
 from headrace_client.value import encode_table
+from headrace_protos.broker.v1 import messaging_pb2
 from headrace_protos.broker.v1.messaging_pb2 import (
     Cancel,
     ConsumeOpen,
@@ -102,10 +103,11 @@ class Consumer:
         self._link = link
         self._options = options
         self._opening = options.opening()
-        self._here: deque[Delivery] = deque()  # as many as there is credit for, at most
+        # deliveries that were not taken, as many as there is credit for at most
+        self._here: deque[messaging_pb2.Delivery] = deque()
         self._arrived = asyncio.Event()
         self._batch = SettleBatch()
-        self._sizes: dict[int, int] = {}  # bytes of bodies that are not settled
+        self._sizes: dict[int, int] = {}  # bytes of bodies that were taken and are not settled
         self._credit = [0, 0]  # to be given again: messages, bytes
         self._writable = asyncio.Event()
         self._settles = asyncio.Event()  # fewer settles wait
@@ -179,9 +181,13 @@ class Consumer:
         return self._take() if self._here else None
 
     def _take(self) -> Delivery:
-        delivery = self._here.popleft()
-        if self._options.no_ack:
-            self._give_back(len(delivery.body))
+        settler = None if self._options.no_ack else self
+        delivery = Delivery(self._here.popleft(), settler, self._stream_number)
+        size = len(delivery.body)
+        if settler is None:
+            self._give_back(size)
+        else:
+            self._sizes[delivery.delivery_id] = size
         return delivery
 
     async def next_many(self, most: int, timeout_s: float | None = None) -> list[Delivery]:
@@ -257,7 +263,7 @@ class Consumer:
     @property
     def unsettled_count(self) -> int:
         """Deliveries that came on this stream and are not settled."""
-        return len(self._sizes)
+        return len(self._sizes) + (0 if self._options.no_ack else len(self._here))
 
     # The stream
 
@@ -335,15 +341,11 @@ class Consumer:
             raise self._stream.fatal(from_code(cancelled.code, text))
 
     def _deliver(self, answer: ConsumeResponse) -> None:
-        settler = None if self._options.no_ack else self
-        self._granted -= len(answer.deliveries.deliveries)
+        together = answer.deliveries.deliveries
+        self._granted -= len(together)
         if self._granted < 0:
             raise BrokerFaultError("the broker has sent more than there was credit for")
-        for each in answer.deliveries.deliveries:
-            delivery = Delivery(each, settler, self._stream_number)
-            if settler is not None:
-                self._sizes[delivery.delivery_id] = len(delivery.body)
-            self._here.append(delivery)
+        self._here.extend(together)
         self.has_progress = True
         self._arrived.set()
 

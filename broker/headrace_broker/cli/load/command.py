@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from pathlib import Path
 from typing import Any, Final
 
@@ -120,6 +121,7 @@ def _measured(session: Session, wire: Wire, given: dict[str, Any]) -> Summary:
             if not given["keep"]:
                 await load.delete()
 
+    gc.freeze()  # what was imported stays: no search for garbage needs to pass it
     try:
         return asyncio.run(run())
     except* wire.errors as group:
