@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -73,15 +74,16 @@ def _newest_segment(store: Path) -> Path:
     return [each for each in segments if each.read_bytes()[SECTOR_BYTES:].strip(b"\0")][-1]
 
 
-def rot(store: Path, number: int) -> str:
+def rot(stores: Sequence[Path], number: int) -> str:
     """Flip a bit in a stored message of the middle of the log; return in which.
 
     Args:
-        store: of a node that does not run.
+        stores: of the processes of a node that does not run.
         number: of the queue among those of a publisher; messages of two queues share no record.
     """
     found = [
         (path, match)
+        for store in stores
         for path in sorted(store.glob("*.log"))
         for match in BODY.finditer(path.read_bytes())
         if int(match[2]) % QUEUES == number
