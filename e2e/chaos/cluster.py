@@ -434,10 +434,17 @@ class ChaosCluster:
         # A node that hosts no replica of a queue names none.
         told = [each for node in self.nodes for each in node.get("/api/queues") or []]
         entries = {each["name"]: each for each in told if each.get("replicas")}
-        groups = [entries.get(queue, {}).get("replicas", []) for queue in queues]
+        groups = [
+            entries.get(queue, {}).get("replicas") or self._members(queue) for queue in queues
+        ]
         return _all_have(learners, "learner", members) and all(
             _is_whole_group(each, members) for each in [voters, *groups]
         )
+
+    def _members(self, queue: str) -> list[dict[str, str]]:
+        """Return a queue's replicas as its leader tells: none may be in a node's first process."""
+        told = self.nodes[0].get(path_of("queues", "/", queue, "members")) or {}
+        return list(told.get("members", []))
 
     def leader(self, queue: str) -> int:
         """Return the number of a node that says it leads a queue, 0 when none does."""
