@@ -293,9 +293,9 @@ bench-pipeline: $(VENV)/stamp-tools $(VENV)/stamp-pipeline ## rows a second of t
 	$(BIN)/python bench/pipeline_bench.py --write
 
 .PHONY: bench-overload
-bench-overload: $(VENV)/stamp-tools $(VENV)/stamp-bench $(VENV)/stamp-install ## overload this and RabbitMQ; writes bench/RESULTS.md and the plot
-	$(BIN)/python bench/overload.py --write
-	$(BIN)/python bench/overload.py --sweep --write
+bench-overload: $(VENV)/stamp-tools $(VENV)/stamp-bench $(VENV)/stamp-install ## overload this, with SHARDS a node, and RabbitMQ; writes bench/RESULTS.md and the plot
+	$(BIN)/python bench/overload.py --write $(if $(SHARDS),--shards $(SHARDS))
+	$(BIN)/python bench/overload.py --sweep --write $(if $(SHARDS),--shards $(SHARDS))
 
 .PHONY: bench-queues
 bench-queues: $(VENV)/stamp-tools $(VENV)/stamp-install ## 10,000 queues: declares, memory, and how soon they serve after a kill; writes bench/RESULTS.md
