@@ -65,7 +65,7 @@ def test_shards_are_found_by_their_number(node: tuple[int, int]) -> None:
     os.kill(pids[1], signal.SIGKILL)
     wait_for("its end", lambda: not runs(pids[1]))  # though its parent does not reap it
     assert sorted(shard_pids(parent)) == [0, 2]
-    assert listener_count(parent, port) == 2
+    wait_for("the end of its listener", lambda: listener_count(parent, port) == 2)
 
 
 def test_connections_are_told_from_each_other(node: tuple[int, int]) -> None:
