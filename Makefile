@@ -90,7 +90,7 @@ wheel: $(VENV)/stamp-build ## wheels of all distributions in dist/
 
 .PHONY: run
 run: $(VENV)/stamp-install ## start a cluster on this machine and show it; Ctrl-C stops it
-	@$(BIN)/headrace run --nodes $(NODES) --data $(DATA)
+	@$(BIN)/headrace run --nodes $(NODES) $(if $(SHARDS),--shards $(SHARDS)) --data $(DATA)
 
 # --- checking --------------------------------------------------------------------------------
 
