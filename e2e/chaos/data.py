@@ -20,6 +20,14 @@ def wipe(store: Path) -> None:
     shutil.rmtree(store, ignore_errors=True)
 
 
+def wipe_shard(stores: Sequence[Path], shard: int) -> None:
+    """Remove everything of one process of a node, whose disks those of the others are not."""
+    others = set(stores) - {stores[shard]}
+    for path in stores[shard].iterdir():
+        if path not in others:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
 def expected_member(store: Path, node: int) -> str:
     """Return the member id under which a node on this disk takes part, "" before it has one.
 

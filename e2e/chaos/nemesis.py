@@ -30,6 +30,7 @@ from e2e.chaos.schedule import (
     Throttle,
     Truncate,
     Wipe,
+    WipeShard,
 )
 from e2e.harness.cluster import wait_for
 
@@ -74,7 +75,7 @@ class Nemesis:
                 for number in victims:
                     self._cluster.node(number).pause()
                 return f"paused {victims}"
-            case Wipe() | Restore() | Truncate() | Rot():
+            case Wipe() | WipeShard() | Restore() | Truncate() | Rot():
                 return self._damage(fault, queue)
             case Slow() | SetClock() | Throttle():
                 return self._hamper(fault, queue)
@@ -107,8 +108,13 @@ class Nemesis:
             case Throttle(_, kbit):
                 return f"links of {victims} carry {kbit} kbit/s"
 
-    def _damage(self, fault: Wipe | Restore | Truncate | Rot, queue: str) -> str:
+    def _damage(self, fault: Wipe | WipeShard | Restore | Truncate | Rot, queue: str) -> str:
         match fault:
+            case WipeShard(number, shard):
+                node = self._cluster.node(number)
+                node.kill()
+                data.wipe_shard(node.stores, shard)
+                return f"killed [{number}] and wiped {shard_name(node.name, shard)}"
             case Wipe(nodes, between):
                 return self._wipe_twice(self._resolve(nodes, queue), between)
             case Restore(nodes, between):

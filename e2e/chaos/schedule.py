@@ -46,6 +46,17 @@ class PauseShard(NamedTuple):
     shard: int
 
 
+class WipeShard(NamedTuple):
+    """SIGKILL of a node, and an empty disk of one of its processes; started when the step ends.
+
+    Attributes:
+        shard: number of the process.
+    """
+
+    node: int
+    shard: int
+
+
 class Drain(NamedTuple):
     """Drain a node, or one of its processes; revived when the step ends.
 
@@ -152,6 +163,7 @@ Fault = (
     Kill
     | KillShard
     | PauseShard
+    | WipeShard
     | Drain
     | Restart
     | Pause
@@ -218,6 +230,7 @@ SHARD_KINDS: Final = (
     "kill-leading-shard",
     "kill-shards",
     "pause-shard",
+    "wipe-shard",
     "drain",
     "drain-shard",
 )
@@ -333,6 +346,8 @@ def make_special(kind: str, draw: random.Random, nodes: Sequence[int], shards: i
             return KillShard(tuple(nodes), shard)
         case "pause-shard":
             return PauseShard((draw.choice([LEADER, *nodes]),), shard)
+        case "wipe-shard":
+            return WipeShard(nodes[0], shard)
         case "drain":
             return Drain(nodes[0], None)
         case _:

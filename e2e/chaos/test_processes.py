@@ -8,8 +8,10 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from e2e.chaos.data import wipe_shard
 from e2e.chaos.processes import (
     children_of,
     listener_count,
@@ -98,3 +100,14 @@ def test_processes_that_nobody_killed_must_not_end() -> None:
     assert wrong_endings(LOG, {"n1:1": 2, "n1": 1}) == [ended]
     assert wrong_endings(LOG, {"n1:1": 1}) == ["n1:1 was killed, and not by the test", ended]
     assert wrong_endings("", {"n1": 1}) == []
+
+
+@pytest.mark.parametrize(("shard", "left"), [(0, {"shard-1", "shard-2"}), (1, {"log", "shard-2"})])
+def test_one_process_loses_its_data_alone(tmp_path: Path, shard: int, left: set[str]) -> None:
+    stores = [tmp_path, tmp_path / "shard-1", tmp_path / "shard-2"]
+    for store in stores:
+        (store / "log").mkdir(parents=True)
+        (store / "log" / "1.log").touch()
+    wipe_shard(stores, shard)
+    files = {path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("1.log")}
+    assert files == left

@@ -27,6 +27,7 @@ from e2e.chaos.schedule import (
     Throttle,
     Truncate,
     Wipe,
+    WipeShard,
     bridge,
     kinds_of,
     make_schedule,
@@ -54,7 +55,7 @@ def nodes_of(step: Step) -> set[int]:
                 named.update(nodes)
             case KillShard(nodes, _) | PauseShard(nodes, _):
                 named.update(nodes)
-            case Drain(node, _):
+            case Drain(node, _) | WipeShard(node, _):
                 named.add(node)
             case Rot(nodes) | SetClock(nodes, _) | Throttle(nodes, _):
                 named.update(nodes)
@@ -80,16 +81,20 @@ def test_steps_hit_nodes_that_exist_and_end_healthy(count: int, shards: int) -> 
         assert steps[-1].settle > 0
 
 
+@pytest.mark.parametrize("shards", [1, 2])
 @pytest.mark.parametrize("count", [3, 5])
-def test_no_step_takes_the_data_of_two_of_three_replicas(count: int) -> None:
+def test_no_step_takes_the_data_of_two_of_three_replicas(count: int, shards: int) -> None:
+    kinds = kinds_of(shards)
     for seed in range(50):
-        for step in make_schedule(seed, count, 2 * len(KINDS)):
+        for step in make_schedule(seed, count, 2 * len(kinds), kinds, shards):
             losers = {node for each in step.faults for node in loses_data(each)}
             assert len(losers) <= 1, "a queue has three replicas, also on five nodes"
             assert not losers or step.settle > 0, "what follows waits until the data is back"
 
 
 def loses_data(fault: Fault) -> set[int]:
+    if isinstance(fault, WipeShard):
+        return {fault.node}
     return set(fault.nodes) if isinstance(fault, Wipe | Restore | Truncate) else set()
 
 
@@ -105,14 +110,15 @@ def test_faults_of_shards_hit_each_of_them_and_the_one_that_leads() -> None:
     for seed in range(200):
         for step in make_schedule(seed, 3, len(SHARD_KINDS), SHARD_KINDS, shards=2):
             [fault] = step.faults
-            assert isinstance(fault, KillShard | PauseShard | Drain)
+            assert isinstance(fault, KillShard | PauseShard | WipeShard | Drain)
             struck.add((step.kind, fault.shard))
             victims.setdefault(step.kind, set()).update(nodes_of(step))
     both = {(kind, shard) for kind in SHARD_KINDS if kind != "drain" for shard in (0, 1)}
     assert struck == {*both, ("drain", None)}
     assert victims["kill-leading-shard"] == {LEADER}
     assert victims["pause-shard"] == {LEADER, 1, 2, 3}
-    assert victims["kill-shard"] == victims["drain-shard"] == victims["drain"] == {1, 2, 3}
+    for kind in ("kill-shard", "wipe-shard", "drain-shard", "drain"):
+        assert victims[kind] == {1, 2, 3}
 
 
 def test_split_cuts_between_the_sides_only() -> None:
