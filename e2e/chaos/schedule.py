@@ -61,7 +61,7 @@ class Drain(NamedTuple):
     """Drain a node, or one of its processes; revived when the step ends.
 
     Attributes:
-        shard: number of the process; None for all of them.
+        shard: number of the process, not the first one; None for all of them.
     """
 
     node: int
@@ -351,7 +351,7 @@ def make_special(kind: str, draw: random.Random, nodes: Sequence[int], shards: i
         case "drain":
             return Drain(nodes[0], None)
         case _:
-            return Drain(nodes[0], shard)
+            return Drain(nodes[0], shard or shards - 1)  # the first one's name is the node's
 
 
 def make_slow(kind: str, draw: random.Random, minority: tuple[int, ...]) -> Slow:

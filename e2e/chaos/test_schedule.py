@@ -113,8 +113,9 @@ def test_faults_of_shards_hit_each_of_them_and_the_one_that_leads() -> None:
             assert isinstance(fault, KillShard | PauseShard | WipeShard | Drain)
             struck.add((step.kind, fault.shard))
             victims.setdefault(step.kind, set()).update(nodes_of(step))
-    both = {(kind, shard) for kind in SHARD_KINDS if kind != "drain" for shard in (0, 1)}
-    assert struck == {*both, ("drain", None)}
+    alone = set(SHARD_KINDS) - {"drain", "drain-shard"}
+    both = {(kind, shard) for kind in alone for shard in (0, 1)}
+    assert struck == {*both, ("drain", None), ("drain-shard", 1)}
     assert victims["kill-leading-shard"] == {LEADER}
     assert victims["pause-shard"] == {LEADER, 1, 2, 3}
     for kind in ("kill-shard", "wipe-shard", "drain-shard", "drain"):
