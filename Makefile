@@ -90,7 +90,7 @@ wheel: $(VENV)/stamp-build ## wheels of all distributions in dist/
 
 .PHONY: run
 run: $(VENV)/stamp-install ## start a cluster on this machine and show it; Ctrl-C stops it
-	@$(BIN)/headrace run --nodes $(NODES) --data $(DATA)
+	@$(BIN)/headrace run --nodes $(NODES) $(if $(SHARDS),--shards $(SHARDS)) --data $(DATA)
 
 # --- checking --------------------------------------------------------------------------------
 
@@ -221,7 +221,7 @@ fuzz-api: $(VENV)/stamp-tools $(VENV)/stamp-install ## requests of all kinds, ma
 e2e-upgrades: $(VENV)/stamp-tools $(VENV)/stamp-install ## roll real nodes from a release to this code and back, under load
 	$(BIN)/python -m pytest -s -v e2e/upgrades $(LONG)
 
-# SEED=n runs the schedule of one seed; READS: how strictly looks at the catalog are judged, see
+# SEED=n runs the schedules of one seed; READS: how strictly looks at the catalog are judged, see
 # e2e/chaos/README.md.
 CHAOS := $(BIN)/python -m pytest e2e/chaos $(if $(SEED),--seed $(SEED)) $(if $(READS),--reads $(READS))
 
@@ -230,7 +230,7 @@ chaos: $(VENV)/stamp-tools $(VENV)/stamp-install ## kills, stops and network cut
 	$(CHAOS) -m "not full"
 
 .PHONY: chaos-full
-chaos-full: $(VENV)/stamp-tools $(VENV)/stamp-install ## the same with three and five nodes and all faults, an hour and more
+chaos-full: $(VENV)/stamp-tools $(VENV)/stamp-install ## the same with three and five nodes, also of two shards, and all faults, hours
 	$(CHAOS) -m full $(LONG)
 
 # HISTORY=file judges a recorded history instead of that of a new, bounded run.
@@ -293,9 +293,9 @@ bench-pipeline: $(VENV)/stamp-tools $(VENV)/stamp-pipeline ## rows a second of t
 	$(BIN)/python bench/pipeline_bench.py --write
 
 .PHONY: bench-overload
-bench-overload: $(VENV)/stamp-tools $(VENV)/stamp-bench $(VENV)/stamp-install ## overload this and RabbitMQ; writes bench/RESULTS.md and the plot
-	$(BIN)/python bench/overload.py --write
-	$(BIN)/python bench/overload.py --sweep --write
+bench-overload: $(VENV)/stamp-tools $(VENV)/stamp-bench $(VENV)/stamp-install ## overload this, with SHARDS a node, and RabbitMQ; writes bench/RESULTS.md and the plot
+	$(BIN)/python bench/overload.py --write $(if $(SHARDS),--shards $(SHARDS))
+	$(BIN)/python bench/overload.py --sweep --write $(if $(SHARDS),--shards $(SHARDS))
 
 .PHONY: bench-queues
 bench-queues: $(VENV)/stamp-tools $(VENV)/stamp-install ## 10,000 queues: declares, memory, and how soon they serve after a kill; writes bench/RESULTS.md

@@ -3,6 +3,8 @@
     python bench/overload.py [--case abcdef] [--broker both] [--rounds 1] [--seconds 8] [--write]
     python bench/overload.py --sweep [--write]
 
+with `--shards 2` for Headrace nodes of two processes each.
+
 Both run as three nodes on this machine's loopback with quorum queues of three replicas. Each case
 gets a cluster of its own. `--sweep` instead offers loads from half to ten times what a broker can
 do and draws what becomes of rate, latency and memory; it needs matplotlib.
@@ -18,12 +20,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from peers import Headrace, PeerError
+from peers import HEADRACE_PORT, Headrace, PeerError
 from pressure.cases import CASES, Case, run_case
 from pressure.generator import build
 from pressure.goals import Measure, medians, side_by_side
 from pressure.sweep import PLOT, Point, sweep
-from rabbitmq import RabbitMQ
+from rabbitmq import RABBIT_PORT, RabbitMQ
 from replication.figures import machine, replace_section
 
 Cluster = Headrace | RabbitMQ
@@ -36,8 +38,11 @@ BROKERS: Final[dict[str, type[Headrace] | type[RabbitMQ]]] = {
 @contextlib.contextmanager
 def running(name: str, work: Path, options: argparse.Namespace) -> Iterator[Cluster]:
     """A cluster on fresh data."""
-    port = {"headrace": options.headrace_port, "rabbitmq": options.rabbitmq_port}[name]
-    broker = BROKERS[name](work / name, port) if port else BROKERS[name](work / name)
+    broker: Cluster
+    if name == "headrace":
+        broker = Headrace(work / name, options.headrace_port, shards=options.shards)
+    else:
+        broker = RabbitMQ(work / name, options.rabbitmq_port)
     broker.start()
     try:
         yield broker
@@ -71,10 +76,15 @@ def measure(
 
 
 def report(
-    found: dict[str, list[Measure]], versions: Sequence[str], cases: Sequence[Case], rounds: int
+    found: dict[str, list[Measure]],
+    versions: Sequence[str],
+    cases: Sequence[Case],
+    rounds: int,
+    shards: int,
 ) -> str:
     """Return the section of the report."""
-    lines = [f"{' against '.join(versions)}; three nodes each, in turn, on {machine()},"]
+    own = f", Headrace's of {shards} shards" if shards > 1 else ""
+    lines = [f"{' against '.join(versions)}; three nodes each{own}, in turn, on {machine()},"]
     lines += [
         f"load generator included; medians of {rounds}."
         if rounds > 1
@@ -93,7 +103,7 @@ def draw(names: Sequence[str], program: Path, options: argparse.Namespace) -> No
     from pressure.plot import plot  # an extra of its own: the tables need no matplotlib
 
     path = PLOT if options.write else Path("overload.png")
-    plot(points, path)
+    plot(points, path, options.shards)
     print(f"drawn: {path}")
 
 
@@ -105,8 +115,10 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--seconds", type=int, default=8, help="measured in each load")
     parser.add_argument("--sweep", action="store_true", help="draw loads of 0.5 to 10 instead")
-    parser.add_argument("--headrace-port", type=int, default=0, help="AMQP port of its first node")
-    parser.add_argument("--rabbitmq-port", type=int, default=0, help="likewise")
+    parser.add_argument("--shards", type=int, default=1, help="processes of each Headrace node")
+    port = "AMQP port of its first node"
+    parser.add_argument("--headrace-port", type=int, default=HEADRACE_PORT, help=port)
+    parser.add_argument("--rabbitmq-port", type=int, default=RABBIT_PORT, help="likewise")
     parser.add_argument("--write", action="store_true", help="write bench/RESULTS.md, or the plot")
     options = parser.parse_args()
     names = list(BROKERS) if options.broker == "both" else [options.broker]
@@ -121,7 +133,7 @@ def main() -> int:
         except PeerError as error:
             print(f"bench: {error}", file=sys.stderr)
             return 1
-    text = report(found, versions, cases, options.rounds)
+    text = report(found, versions, cases, options.rounds, options.shards)
     print(text)
     if options.write:
         replace_section("overload", text)

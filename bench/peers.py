@@ -85,6 +85,19 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+def node_processes(pid: int) -> list[int]:
+    """Return the processes that serve for a node: its shards where it has several."""
+    found = [each for each in descendants(pid)[1:] if b"--shard" in _words(each)]
+    return found or [pid]
+
+
+def _words(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
 class Headrace:
     """Three Headrace nodes, driven by the project's own `headrace cluster`.
 
@@ -92,26 +105,43 @@ class Headrace:
         directory: for their data.
         base_port: AMQP port of the first node.
         command: `headrace` of another build; of this environment by default.
+        shards: processes of each node.
     """
 
     name = "headrace"
     load = "amqpload"
 
     def __init__(
-        self, directory: Path, base_port: int = HEADRACE_PORT, command: Path | None = None
+        self,
+        directory: Path,
+        base_port: int = HEADRACE_PORT,
+        command: Path | None = None,
+        shards: int = 1,
     ) -> None:
         self.directory = directory
         self.ports = [base_port + number for number in range(NODE_COUNT)]
         command = command or Path(sys.executable).with_name("headrace")
         self._command = [str(command), "cluster"]
         self._env = dict(os.environ)
+        self._shards = shards
+        if shards > 1:  # by the variable, which other builds know too
+            self._env["HEADRACE_NODE_SHARDS"] = str(shards)
 
     def start(self) -> None:
-        """Start on an empty data directory and wait for a quorum."""
+        """Start on an empty data directory and wait for a quorum, and for all shards."""
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(parents=True)
         place = ["--data", str(self.directory), "--base-port", str(self.ports[0])]
         run([*self._command, "start", *place], self._env)
+        if self._shards > 1:
+            wait_until(f"{self._shards} shards a node", self._all_serve)
+
+    def _all_serve(self) -> bool:
+        """Return whether all nodes have their shards, and each of these answers."""
+        first = LocalCluster.existing(self.directory).nodes[0]
+        rows = first.api.request("GET", "/api/cluster/nodes").body
+        told = [each["leaders"] for row in rows for each in row["shards"]]
+        return len(told) == len(self.ports) * self._shards and None not in told
 
     def stop(self) -> None:
         """Stop all nodes and remove their data."""
@@ -119,7 +149,7 @@ class Headrace:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def pids(self) -> list[int]:
-        """Return the nodes' processes."""
+        """Return the nodes' processes; see `node_processes` for those of several shards."""
         records = [node.process() for node in LocalCluster.existing(self.directory).nodes]
         return [record.pid for record in records if record is not None]
 

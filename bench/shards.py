@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -24,10 +23,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from compare import build_load_generator
-from peers import Headrace, PeerError, descendants, wait_until
+from peers import Headrace, PeerError, node_processes
 from replication.figures import processor_seconds, replace_section
-
-from headrace_broker.cli.local_cluster import LocalCluster
 
 PERIOD_US: Final = 10_000  # of a quota
 GROUPS_V1: Final = Path("/sys/fs/cgroup/cpu")
@@ -77,25 +74,12 @@ class ProcessorQuota:
 @contextlib.contextmanager
 def cluster_of(directory: Path, shards: int) -> Iterator[Headrace]:
     """Run three nodes with so many shards each."""
-    os.environ["HEADRACE_NODE_SHARDS"] = str(shards)
-    try:
-        cluster = Headrace(directory / f"shards-{shards}")
-    finally:
-        del os.environ["HEADRACE_NODE_SHARDS"]
+    cluster = Headrace(directory / f"shards-{shards}", shards=shards)
     cluster.start()
     try:
-        wait_until(f"{shards} shards a node", lambda: _serve(cluster, shards))
         yield cluster
     finally:
         cluster.stop()
-
-
-def _serve(cluster: Headrace, shards: int) -> bool:
-    """Return whether all nodes have so many processes that answer."""
-    first = LocalCluster.existing(cluster.directory).nodes[0]
-    found = first.api.request("GET", "/api/cluster/nodes").body
-    told = [each["leaders"] for row in found for each in row["shards"]]
-    return len(told) == len(cluster.ports) * shards and None not in told
 
 
 def load(program: Path, cluster: Headrace, pids: list[int], seconds: int) -> Sample:
@@ -118,9 +102,7 @@ def load(program: Path, cluster: Headrace, pids: list[int], seconds: int) -> Sam
 def measure(program: Path, work: Path, shards: int, quota: float, seconds: int) -> Sample:
     """Run one cluster and one load."""
     with cluster_of(work, shards) as cluster:
-        pids = [each for pid in cluster.pids() for each in descendants(pid)]
-        if shards > 1:
-            pids = [pid for pid in pids if pid not in cluster.pids()]  # supervisors do nothing
+        pids = [each for pid in cluster.pids() for each in node_processes(pid)]
         limit = ProcessorQuota(pids, quota) if quota else None
         found = load(program, cluster, pids, seconds)
     if limit is not None:

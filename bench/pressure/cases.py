@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from replication.figures import resident_bytes
+from peers import node_processes
 
 from headrace_broker.model import limits
 from pressure.generator import (
@@ -18,14 +18,13 @@ from pressure.generator import (
     median_figures,
 )
 from pressure.goals import Measure, share_of_bound
-from pressure.memory import PeakMemory
+from pressure.memory import PeakMemory, node_bytes
 
 MIB: Final = 1 << 20
 MEMORY_BYTES: Final = 1 << 30  # the watermark in all cases but (f): none of them should need it
 SCARCE_BYTES: Final = 64 * MIB  # of (f), above what an idle node has: each broker needs its own
 RATIO_MIN: Final = 0.9  # received by published, and by the best of several
 MEMORY_RATIO_MAX: Final = 1.1  # peak by watermark
-NODES: Final = 3
 PASSES: Final = 3  # over loads that are compared with each other: rates of a machine drift
 PASS_SECONDS_MIN: Final = 4  # measured in each load of a pass
 REFILL_SECONDS: Final = 10  # in which the queue of (e) falls to its low watermark and fills again
@@ -185,7 +184,8 @@ def no_confirms(loader: Loader) -> None:
     p50, p99 = figures["c"].e2e_ms
     loader.note("end-to-end p50, ms", p50)
     loader.note("end-to-end p99, ms", p99)
-    most = NODES * limits.NODE_BUFFER_BYTES / (size + MESSAGE_OVERHEAD_BYTES)
+    processes = sum(len(node_processes(pid)) for pid in loader.broker.pids())
+    most = processes * limits.NODE_BUFFER_BYTES / (size + MESSAGE_OVERHEAD_BYTES)
     bound = share_of_bound(p99, most, received)
     loader.note("p99 / what nodes may hold at the received rate", bound, None, 1, 2)
 
@@ -276,7 +276,7 @@ CASES: Final = (
 
 def run_case(case: Case, program: Path, broker: Broker, seconds: int) -> list[Measure]:
     """Run one case on a cluster that was just started."""
-    memory = case.memory or max(map(resident_bytes, broker.pids())) + SCARCE_BYTES
+    memory = case.memory or max(map(node_bytes, broker.pids())) + SCARCE_BYTES
     broker.limit_memory(memory)
     loader = Loader(program, broker, seconds)
     loader.case = case.letter

@@ -25,11 +25,12 @@ SENTENCE: Final = (
 )
 
 
-def plot(points: Mapping[str, Sequence[Point]], path: Path) -> None:
-    """Draw the sweeps of some brokers into a PNG file."""
+def plot(points: Mapping[str, Sequence[Point]], path: Path, shards: int) -> None:
+    """Draw the sweeps of some brokers into a PNG file; Headrace's nodes had so many shards."""
     figure, (rate, latency, memory) = pyplot.subplots(1, 3, figsize=(15, 5.2))
     for name, found in points.items():
         label, color, marker = LOOKS[name]
+        label += f", {shards} shards a node" if name == "headrace" and shards > 1 else ""
         load = [point.multiple for point in found]
         look = {"color": color, "marker": marker, "markersize": 5}
         rate.plot(

@@ -176,7 +176,7 @@ class CatalogClient(ChaosWorker):
                 raise
             value = False
         completed = time.monotonic()
-        self._record(thing, False, value, invoked, completed)
+        self._record(client, thing, False, value, invoked, completed)
         if not value and not isinstance(thing, BindingThing):
             client.reopen()
 
@@ -187,15 +187,21 @@ class CatalogClient(ChaosWorker):
             thing.write(client, exists)
             completed = time.monotonic()
         finally:
-            self._record(thing, True, exists, invoked, completed)
+            self._record(client, thing, True, exists, invoked, completed)
 
     def _record(
-        self, thing: Thing, write: bool, value: bool, invoked: float, completed: float | None
+        self,
+        client: ChaosClient,
+        thing: Thing,
+        write: bool,
+        value: bool,
+        invoked: float,
+        completed: float | None,
     ) -> None:
         self._history.operations.append(
             Operation(
                 thing.name,
-                self._node.name,
+                client.node,
                 write,
                 value,
                 invoked,

@@ -65,6 +65,9 @@ class ChaosWorker(Worker):
 class ChaosClient(RawClient):
     """A connection with one open channel to a node, through the node's own loopback.
 
+    Attributes:
+        node: name of the process that serves it, which is that of a node with one process.
+
     Raises:
         OSError, EOFError: the node does not run, or does not answer.
     """
@@ -76,6 +79,7 @@ class ChaosClient(RawClient):
         self.socket.settimeout(ANSWER_SECONDS)
         try:
             self.log_in().open_channel(CHANNEL)
+            self.node = node.process_of(self.socket.getsockname()[1])
         except BaseException:
             self.close()
             raise

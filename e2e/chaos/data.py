@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,14 @@ BODY: Final = re.compile(rb"(publisher-\d+-\d+)-(\d+)/\d+/")  # see history.mess
 def wipe(store: Path) -> None:
     """Remove everything, as a disk that was replaced."""
     shutil.rmtree(store, ignore_errors=True)
+
+
+def wipe_shard(stores: Sequence[Path], shard: int) -> None:
+    """Remove everything of one process of a node, whose disks those of the others are not."""
+    others = set(stores) - {stores[shard]}
+    for path in stores[shard].iterdir():
+        if path not in others:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def expected_member(store: Path, node: int) -> str:
@@ -73,15 +82,16 @@ def _newest_segment(store: Path) -> Path:
     return [each for each in segments if each.read_bytes()[SECTOR_BYTES:].strip(b"\0")][-1]
 
 
-def rot(store: Path, number: int) -> str:
+def rot(stores: Sequence[Path], number: int) -> str:
     """Flip a bit in a stored message of the middle of the log; return in which.
 
     Args:
-        store: of a node that does not run.
+        stores: of the processes of a node that does not run.
         number: of the queue among those of a publisher; messages of two queues share no record.
     """
     found = [
         (path, match)
+        for store in stores
         for path in sorted(store.glob("*.log"))
         for match in BODY.finditer(path.read_bytes())
         if int(match[2]) % QUEUES == number

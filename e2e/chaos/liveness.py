@@ -1,4 +1,4 @@
-"""Service of a healed cluster: every node, every queue, consumers that just waited."""
+"""Service of a healed cluster: every process of every node, every queue, waiting consumers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,26 @@ ATTEMPTS_MAX: Final = 5  # attempts of one thing at one node after everything is
 ATTEMPT_PAUSE_SECONDS: Final = 0.5
 ARRIVAL_SECONDS: Final = 30.0  # until a consumer that waits has got a message
 PROBE_BYTES: Final = 60
+CONNECTIONS_MAX: Final = 64  # one of two processes gets none of them once in 2**64 times
 POLL_SECONDS: Final = 0.05
 
 
 class LivenessError(Exception):
     """A healed cluster did not meet the bounds above."""
+
+
+def client_of(node: ChaosNode, process: str) -> ChaosClient:
+    """Connect to one process of a node; the kernel chooses which one each connection gets.
+
+    Raises:
+        EOFError: it got none of many.
+    """
+    for _ in range(CONNECTIONS_MAX):
+        client = ChaosClient(node)
+        if client.node == process:
+            return client
+        client.close()
+    raise EOFError(f"{process} got none of {CONNECTIONS_MAX} connections")
 
 
 class Liveness:
@@ -55,10 +70,12 @@ class Liveness:
         sent: list[Publish] = []
         received = {each: each.received for each in self._consumers}
         for node in self._nodes:
-            self._attempt(f"{node.name}: declare", partial(self._declare, node))
-            for queue in self._queues:
-                what = f"{node.name}: publish to {queue}"
-                self._attempt(what, partial(self._publish, node, queue, sent))
+            for process in node.processes:
+                reach = partial(client_of, node, process)
+                self._attempt(f"{process}: declare", partial(self._declare, reach))
+                for queue in self._queues:
+                    what = f"{process}: publish to {queue}"
+                    self._attempt(what, partial(self._publish, reach, queue, sent))
         deadline = time.monotonic() + ARRIVAL_SECONDS
         for each in sent:
             self._wait_arrival(each, deadline)
@@ -76,17 +93,17 @@ class Liveness:
                 time.sleep(ATTEMPT_PAUSE_SECONDS)
         raise LivenessError(f"{what} failed {ATTEMPTS_MAX} times: {'; '.join(reasons)}")
 
-    def _declare(self, node: ChaosNode) -> None:
-        with ChaosClient(node) as client:
-            name = f"chaos-probe-{node.name}"
+    def _declare(self, reach: Callable[[], ChaosClient]) -> None:
+        with reach() as client:
+            name = f"chaos-probe-{client.node}"
             declare = commands.Queue.Declare(0, name, durable=True)
             client.call(declare, commands.Queue.DeclareOk)
 
-    def _publish(self, node: ChaosNode, queue: str, sent: list[Publish]) -> None:
+    def _publish(self, reach: Callable[[], ChaosClient], queue: str, sent: list[Publish]) -> None:
         number = next(self._number)
         attempt = Publish(f"probe-{number}", queue, "probe", number, 0)
         self._history.publishes.append(attempt)
-        with ChaosClient(node) as client:
+        with reach() as client:
             client.call(commands.Confirm.Select(), commands.Confirm.SelectOk)
             client.publish(queue, message_body(attempt.id, PROBE_BYTES))
             answer = client.next(ANSWER_SECONDS)

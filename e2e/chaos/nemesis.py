@@ -12,11 +12,14 @@ from e2e.chaos.cluster import ChaosCluster, ChaosNode
 from e2e.chaos.schedule import (
     LEADER,
     Cut,
+    Drain,
     Fault,
     Isolate,
     Kill,
+    KillShard,
     Link,
     Pause,
+    PauseShard,
     Replace,
     Restart,
     Restore,
@@ -27,10 +30,12 @@ from e2e.chaos.schedule import (
     Throttle,
     Truncate,
     Wipe,
+    WipeShard,
 )
 from e2e.harness.cluster import wait_for
 
 from headrace_broker.cli.session.api_client import path_of
+from headrace_broker.model.shard import shard_name
 
 DRAIN_SECONDS: Final = 60.0
 
@@ -41,7 +46,7 @@ class Nemesis:
     def __init__(self, cluster: ChaosCluster) -> None:
         self._cluster = cluster
         self._numbers = [node.id for node in cluster.nodes]
-        self._drained: list[ChaosNode] = []
+        self._drained: list[tuple[ChaosNode, str]] = []  # with what of it is drained
 
     def inject(self, step: Step, queue: str) -> str:
         """Inject a step's faults; return what that meant.
@@ -63,26 +68,17 @@ class Nemesis:
                 return self._kill(self._resolve(nodes, queue), again=False)
             case Restart(nodes):
                 return self._kill(self._resolve(nodes, queue), again=True)
+            case KillShard() | PauseShard():
+                return self._strike_shards(fault, queue)
             case Pause(nodes):
                 victims = self._resolve(nodes, queue)
                 for number in victims:
                     self._cluster.node(number).pause()
                 return f"paused {victims}"
-            case Slow(nodes, delay_ms):
-                victims = self._resolve(nodes, queue)
-                for number in victims:
-                    self._cluster.node(number).disk.set_delay(delay_ms)
-                return f"disks of {victims} take {delay_ms} ms"
-            case Wipe() | Restore() | Truncate() | Rot():
+            case Wipe() | WipeShard() | Restore() | Truncate() | Rot():
                 return self._damage(fault, queue)
-            case SetClock(nodes, shift_ms):
-                for number in nodes:
-                    self._cluster.node(number).clock.shift(shift_ms)
-                return f"clocks of {list(nodes)} jump by {shift_ms} ms"
-            case Throttle(nodes, kbit):
-                for number in nodes:
-                    self._cluster.network.throttle(number, kbit)
-                return f"links of {list(nodes)} carry {kbit} kbit/s"
+            case Slow() | SetClock() | Throttle():
+                return self._hamper(fault, queue)
             case Isolate(node, sends, receives):
                 (victim,) = self._resolve((node,), queue)
                 others = [each for each in self._numbers if each != victim]
@@ -91,11 +87,34 @@ class Nemesis:
                 return self._cut(links)
             case Cut(cuts):
                 return self._cut(list(cuts))
-            case Replace(number, python):
-                return self._replace(self._cluster.node(number), Path(python))
+            case Drain() | Replace():
+                return self._take_out(fault, self._cluster.node(fault.node))
 
-    def _damage(self, fault: Wipe | Restore | Truncate | Rot, queue: str) -> str:
+    def _hamper(self, fault: Slow | SetClock | Throttle, queue: str) -> str:
+        victims = self._resolve(fault.nodes, queue)
+        for number in victims:
+            match fault:
+                case Slow(_, delay_ms):
+                    self._cluster.node(number).disk.set_delay(delay_ms)
+                case SetClock(_, shift_ms):
+                    self._cluster.node(number).clock.shift(shift_ms)
+                case Throttle(_, kbit):
+                    self._cluster.network.throttle(number, kbit)
         match fault:
+            case Slow(_, delay_ms):
+                return f"disks of {victims} take {delay_ms} ms"
+            case SetClock(_, shift_ms):
+                return f"clocks of {victims} jump by {shift_ms} ms"
+            case Throttle(_, kbit):
+                return f"links of {victims} carry {kbit} kbit/s"
+
+    def _damage(self, fault: Wipe | WipeShard | Restore | Truncate | Rot, queue: str) -> str:
+        match fault:
+            case WipeShard(number, shard):
+                node = self._cluster.node(number)
+                node.kill()
+                data.wipe_shard(node.stores, shard)
+                return f"killed [{number}] and wiped {shard_name(node.name, shard)}"
             case Wipe(nodes, between):
                 return self._wipe_twice(self._resolve(nodes, queue), between)
             case Restore(nodes, between):
@@ -107,6 +126,19 @@ class Nemesis:
 
     def _resolve(self, nodes: tuple[int, ...], queue: str) -> list[int]:
         return [node if node != LEADER else self._cluster.leader(queue) or 1 for node in nodes]
+
+    def _strike_shards(self, fault: KillShard | PauseShard, queue: str) -> str:
+        kills = isinstance(fault, KillShard)
+        done: list[str] = []
+        for number in fault.nodes:
+            place = number, fault.shard
+            if number == LEADER:
+                leading = self._cluster.leading_shard(queue)
+                place = leading if leading[0] else (1, fault.shard)
+            node = self._cluster.node(place[0])
+            struck = node.kill_shard(place[1]) if kills else node.pause_shard(place[1])
+            done.append(shard_name(node.name, place[1]) + ("" if struck else " (not running)"))
+        return f"{'killed' if kills else 'paused'} {', '.join(done)} alone"
 
     def _kill(self, numbers: list[int], again: bool) -> str:
         for number in numbers:
@@ -148,12 +180,9 @@ class Nemesis:
         for number in numbers:
             node = self._cluster.node(number)
             node.kill()
-            cut = (
-                data.zero_end(node.store, sectors)
-                if sectors
-                else data.drop_newest_segment(node.store)
-            )
-            done.append(f"{node.name}: {cut}")
+            for name, store in zip(node.processes, node.stores, strict=True):
+                cut = data.zero_end(store, sectors) if sectors else data.drop_newest_segment(store)
+                done.append(f"{name}: {cut}")
         return ", ".join(done)
 
     def _rot(self, numbers: list[int]) -> str:
@@ -161,19 +190,24 @@ class Nemesis:
         for place, number in enumerate(numbers):
             node = self._cluster.node(number)
             node.kill()
-            done.append(f"{node.name}: {data.rot(node.store, place)}")
+            done.append(f"{node.name}: {data.rot(node.stores, place)}")
         return ", ".join(done)
 
-    def _replace(self, node: ChaosNode, python: Path) -> str:
-        place = path_of("cluster", "nodes", node.name)
+    def _take_out(self, fault: Drain | Replace, node: ChaosNode) -> str:
+        """Drain a node or one of its processes, and stop what is replaced."""
+        shard = fault.shard if isinstance(fault, Drain) else None
+        name = node.name if shard is None else shard_name(node.name, shard)
+        place = path_of("cluster", "nodes", name)
         node.post(f"{place}/drain")
-        self._drained.append(node)
-        what = f"{node.name} to be drained"
+        self._drained.append((node, name))
+        what = f"{name} to be drained"
         wait_for(what, lambda: (node.get(place) or {}).get("drained"), DRAIN_SECONDS)
+        if isinstance(fault, Drain):
+            return f"drained {name}"
         node.begin_stop()
         assert node.end_stop(), f"{node.name} did not stop in order"
-        node.python = python
-        return f"{node.name} is replaced by {python}"
+        node.python = Path(fault.python)
+        return f"{node.name} is replaced by {node.python}"
 
     def _cut(self, links: list[Link]) -> str:
         for source, target in links:
@@ -188,8 +222,8 @@ class Nemesis:
             node.clock.shift(0)
             node.resume()
             node.start(self._cluster.locals)
-        for node in self._drained:
-            place = path_of("cluster", "nodes", node.name)
+        for node, name in self._drained:
+            place = path_of("cluster", "nodes", name)
             wait_for(f"{node.name} to answer", partial(node.get, place))
             node.post(f"{place}/revive")
         self._drained.clear()

@@ -24,7 +24,7 @@ from e2e.chaos.linearizability import Reads
 from e2e.chaos.liveness import Liveness, LivenessError
 from e2e.chaos.nemesis import Nemesis
 from e2e.chaos.publisher import DEAD_QUEUE, DELAYED_QUEUE, LETTERS_QUEUE
-from e2e.chaos.schedule import KINDS, Step, make_schedule
+from e2e.chaos.schedule import KINDS, Step, kinds_of, make_schedule
 from e2e.harness.cluster import wait_for
 from pamqp import commands
 from pamqp.common import FieldTable
@@ -50,6 +50,7 @@ class Options(msgspec.Struct, frozen=True):
         kinds: of steps, see schedule.KINDS.
         reads: how strict looks at the catalog are judged.
         interval: seconds between two messages of a publisher.
+        shards: processes of each node.
     """
 
     seed: int
@@ -58,13 +59,15 @@ class Options(msgspec.Struct, frozen=True):
     kinds: tuple[str, ...] = KINDS
     reads: Reads = Reads.OWN_ROUTING
     interval: float = 0.004
+    shards: int = 1
 
     def command(self) -> str:
         """Return the command that repeats the run (its schedule, not its luck)."""
-        kinds = "" if self.kinds == KINDS else f" --kinds {','.join(self.kinds)}"
+        kinds = "" if self.kinds == kinds_of(self.shards) else f" --kinds {','.join(self.kinds)}"
+        shards = f" --shards {self.shards}" if self.shards > 1 else ""
         return (
             f"python -m e2e.chaos --seed {self.seed} --nodes {self.nodes} --steps {self.steps} "
-            f"--reads {self.reads} --interval {self.interval}{kinds}"
+            f"--reads {self.reads} --interval {self.interval}{kinds}{shards}"
         )
 
 
@@ -109,7 +112,7 @@ class Run:
         self._options = options
         self._title = options.command() if plan is None else f"all nodes run {plan.python}"
         self._plan = plan or Plan(
-            make_schedule(options.seed, options.nodes, options.steps, options.kinds)
+            make_schedule(options.seed, options.nodes, options.steps, options.kinds, options.shards)
         )
         self._directory = directory
         self._say = say
@@ -127,7 +130,9 @@ class Run:
         shutil.rmtree(self._directory, ignore_errors=True)
         self._directory.mkdir(parents=True)
         self._note(self._title)
-        cluster = ChaosCluster(self._directory / "nodes", self._options.nodes)
+        cluster = ChaosCluster(
+            self._directory / "nodes", self._options.nodes, shards=self._options.shards
+        )
         for node in cluster.nodes:
             node.python = self._plan.python
         try:

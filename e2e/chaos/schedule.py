@@ -27,6 +27,47 @@ class Restart(NamedTuple):
     nodes: tuple[int, ...]
 
 
+class KillShard(NamedTuple):
+    """SIGKILL of one process of each node; their supervisors start them again.
+
+    Attributes:
+        nodes: whose; of LEADER it is the process that leads.
+        shard: number of the process.
+    """
+
+    nodes: tuple[int, ...]
+    shard: int
+
+
+class PauseShard(NamedTuple):
+    """SIGSTOP of one process of each node, until the step ends; see KillShard."""
+
+    nodes: tuple[int, ...]
+    shard: int
+
+
+class WipeShard(NamedTuple):
+    """SIGKILL of a node, and an empty disk of one of its processes; started when the step ends.
+
+    Attributes:
+        shard: number of the process.
+    """
+
+    node: int
+    shard: int
+
+
+class Drain(NamedTuple):
+    """Drain a node, or one of its processes; revived when the step ends.
+
+    Attributes:
+        shard: number of the process, not the first one; None for all of them.
+    """
+
+    node: int
+    shard: int | None
+
+
 class Pause(NamedTuple):
     """SIGSTOP, until the step ends."""
 
@@ -120,6 +161,10 @@ class Replace(NamedTuple):
 
 Fault = (
     Kill
+    | KillShard
+    | PauseShard
+    | WipeShard
+    | Drain
     | Restart
     | Pause
     | Cut
@@ -179,16 +224,34 @@ KINDS: Final = (
     "clock-jump",
     "slow-link",
 )
+# Of nodes that have several processes.
+SHARD_KINDS: Final = (
+    "kill-shard",
+    "kill-leading-shard",
+    "kill-shards",
+    "pause-shard",
+    "wipe-shard",
+    "drain",
+    "drain-shard",
+)
 HANG_MS: Final = 3_600_000  # of a sync, unless the step ends it
 # Longer than a node waits before it hands over what it leads.
 HANG_SECONDS: Final = (12.0, 25.0)
 
 # A mix of everything that fits into a short run; the rest takes long to recover from.
 SHORT_KINDS: Final = ("kill-leader", "pause-leader", "isolate-leader", "one-way", "bridge")
+SHORT_SHARD_KINDS: Final = ("kill-leading-shard", "kill", "pause-shard", "split", "drain")
 
 
-def make_schedule(seed: int, count: int, steps: int, kinds: Sequence[str] = KINDS) -> list[Step]:
-    """Return the steps that a seed means for a cluster of `count` nodes.
+def kinds_of(shards: int) -> tuple[str, ...]:
+    """Return the kinds of steps that nodes of so many processes can bear."""
+    return KINDS if shards == 1 else (*KINDS, *SHARD_KINDS)
+
+
+def make_schedule(
+    seed: int, count: int, steps: int, kinds: Sequence[str] = KINDS, shards: int = 1
+) -> list[Step]:
+    """Return the steps that a seed means for a cluster of `count` nodes of so many processes.
 
     Every kind comes before any comes again. A flapping counts as one step but is several.
     """
@@ -198,7 +261,8 @@ def make_schedule(seed: int, count: int, steps: int, kinds: Sequence[str] = KIND
         order += draw.sample(kinds, len(kinds))
     made: list[Step] = []
     for kind in order[:steps]:
-        made += make_flapping(draw, count) if kind == "flap" else [make_step(kind, draw, count)]
+        flaps = kind == "flap"
+        made += make_flapping(draw, count) if flaps else [make_step(kind, draw, count, shards)]
     return made
 
 
@@ -212,8 +276,11 @@ def make_flapping(draw: random.Random, count: int) -> list[Step]:
     return [*made[:-1], made[-1]._replace(settle=1.0)]
 
 
-def make_step(kind: str, draw: random.Random, count: int) -> Step:
-    """Return a step of a kind, its victims and times drawn at random."""
+def make_step(kind: str, draw: random.Random, count: int, shards: int = 1) -> Step:
+    """Return a step of a kind, its victims and times drawn at random.
+
+    A minority is one of nodes, however many processes they have.
+    """
     nodes = draw.sample(range(1, count + 1), count)
     minority = tuple(nodes[: (count - 1) // 2])
     faults: tuple[Fault, ...]
@@ -246,7 +313,7 @@ def make_step(kind: str, draw: random.Random, count: int) -> Step:
         case "rot" | "clock-jump" | "slow-link":
             faults = (make_wrong(kind, draw, nodes),)
         case _:
-            faults = (make_fault_of_data(kind, draw, tuple(nodes[:1])),)
+            faults = (make_special(kind, draw, nodes, shards),)
     gap, hold, settle = draw.uniform(0.1, 1.0), draw.uniform(2.5, 5.0), draw.uniform(0.2, 1.0)
     if kind == "hang-disk":
         hold = draw.uniform(*HANG_SECONDS)
@@ -263,6 +330,28 @@ def make_wrong(kind: str, draw: random.Random, nodes: Sequence[int]) -> Fault:
             return SetClock(victims, draw.choice((-1, 1)) * draw.randint(1000, 600_000))
         case _:
             return Throttle(tuple(nodes[:1]), draw.choice((256, 1000, 4000)))
+
+
+def make_special(kind: str, draw: random.Random, nodes: Sequence[int], shards: int) -> Fault:
+    """Return a fault of processes or of data."""
+    if kind not in SHARD_KINDS:
+        return make_fault_of_data(kind, draw, tuple(nodes[:1]))
+    shard = draw.randrange(shards)
+    match kind:
+        case "kill-shard":
+            return KillShard(tuple(nodes[:1]), shard)
+        case "kill-leading-shard":
+            return KillShard((LEADER,), shard)
+        case "kill-shards":
+            return KillShard(tuple(nodes), shard)
+        case "pause-shard":
+            return PauseShard((draw.choice([LEADER, *nodes]),), shard)
+        case "wipe-shard":
+            return WipeShard(nodes[0], shard)
+        case "drain":
+            return Drain(nodes[0], None)
+        case _:
+            return Drain(nodes[0], shard or shards - 1)  # the first one's name is the node's
 
 
 def make_slow(kind: str, draw: random.Random, minority: tuple[int, ...]) -> Slow:

@@ -7,7 +7,7 @@ from e2e.chaos.__main__ import run_directory
 from e2e.chaos.linearizability import Reads
 from e2e.chaos.network import NetworkUnavailableError
 from e2e.chaos.run import Options, Run
-from e2e.chaos.schedule import KINDS, SHORT_KINDS
+from e2e.chaos.schedule import SHORT_KINDS, SHORT_SHARD_KINDS, kinds_of
 
 
 def run(options: Options) -> None:
@@ -37,11 +37,15 @@ def reads(request: pytest.FixtureRequest) -> Reads:
     return Reads(request.config.getoption("--reads", default=Reads.OWN_ROUTING))
 
 
-def test_three_nodes_survive_a_short_schedule(seed: int, reads: Reads) -> None:
-    run(Options(seed, nodes=3, steps=4, kinds=SHORT_KINDS, reads=reads))
+@pytest.mark.parametrize(("shards", "kinds"), [(1, SHORT_KINDS), (2, SHORT_SHARD_KINDS)])
+def test_three_nodes_survive_a_short_schedule(
+    seed: int, shards: int, kinds: tuple[str, ...], reads: Reads
+) -> None:
+    run(Options(seed, nodes=3, steps=4, kinds=kinds, reads=reads, shards=shards))
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("nodes", [3, 5])
-def test_all_faults(seed: int, nodes: int, reads: Reads) -> None:
-    run(Options(seed, nodes=nodes, steps=2 * len(KINDS), kinds=KINDS, reads=reads))
+@pytest.mark.parametrize(("nodes", "shards"), [(3, 1), (5, 1), (3, 2)])
+def test_all_faults(seed: int, nodes: int, shards: int, reads: Reads) -> None:
+    kinds = kinds_of(shards)
+    run(Options(seed, nodes, steps=2 * len(kinds), kinds=kinds, reads=reads, shards=shards))

@@ -18,7 +18,7 @@ from e2e.harness.cluster import Cluster, wait_for
 from e2e.harness.command import run_command
 from e2e.harness.ports import free_sharded_port
 
-from headrace_broker.cli.local_cluster import ClusterError, LocalNode
+from headrace_broker.cli.local_cluster import ClusterError, LocalCluster, LocalNode
 
 SHARDS: Final = 2
 QUEUES: Final = tuple(f"q{number}" for number in range(12))
@@ -248,3 +248,30 @@ def test_a_process_leaves_before_a_node_has_fewer(
     sharded.start()
     assert [len(each) for each in states(sharded)] == [2, 2, 1]
     assert bodies(sharded, "n3") == {queue: [b"before"] for queue in QUEUES}
+
+
+def test_command_starts_local_nodes_of_as_many_processes_as_it_was_told(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    port = str(free_sharded_port())
+
+    def command(*words: str) -> None:
+        arguments = [*HEADRACE, "cluster", *words, "--data", str(data)]
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+
+    def shards() -> list[list[str]]:
+        api = LocalCluster.existing(data).nodes[0].api
+        found = api.request("GET", "/api/cluster/nodes").body
+        assert isinstance(found, list), found
+        return [[each["name"] for each in row["shards"] if each["running"]] for row in found]
+
+    command("start", "--nodes", "1", "--base-port", port, "--shards", "2")
+    try:
+        wait_for("both processes", lambda: shards() == [["n1", "n1:1"]])
+        command("stop")
+        command("start", "--nodes", "1", "--base-port", port)
+        wait_for("both processes again", lambda: shards() == [["n1", "n1:1"]])
+        command("add")
+        wait_for("those of the other node", lambda: shards() == [["n1", "n1:1"], ["n2", "n2:1"]])
+    finally:
+        command("stop")

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -97,3 +102,26 @@ def test_what_one_broker_lacks_is_empty_beside_the_other(goals: ModuleType) -> N
         "| a | ratio | >= 0.90 | 0.50 | **no** | 0.95 | yes |",
         "| b | rate |  | 1,234 |  |  |  |",
     ]
+
+
+def test_memory_of_a_node_is_that_of_all_its_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCH)
+    memory, peers = map(importlib.import_module, ("pressure.memory", "peers"))
+    idle = "import signal; print(flush=True); signal.pause()"
+    shard = f"subprocess.Popen([sys.executable, '-c', {idle!r}, '--shard', number])"
+    code = f"import subprocess, sys; [each.wait() for each in [{shard} for number in '01']]"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as node:
+        assert node.stdout is not None
+        for _ in range(2):
+            node.stdout.readline()
+        found = peers.node_processes(node.pid)
+        assert len(found) == 2
+        assert node.pid not in found
+        assert [peers.node_processes(pid) for pid in found] == [[pid] for pid in found]
+        with memory.PeakMemory([node.pid]) as peak:
+            assert memory.node_bytes(node.pid) > max(map(memory.resident_bytes, found))
+            os.kill(found[0], signal.SIGKILL)
+            while not peak.ended:
+                time.sleep(0.01)
+        os.kill(found[1], signal.SIGKILL)
+    assert peak.ended == {found[0]}

@@ -17,6 +17,7 @@ from headrace_broker.cli.local_cluster import (
     ClusterError,
     LocalCluster,
 )
+from headrace_broker.model.shard import SHARDS_MAX
 
 READY_S_MAX = 60.0  # seconds until a cluster that is not ready is called a failure
 
@@ -30,7 +31,7 @@ data_option = click.option(
 
 
 def size_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --nodes and --base-port to a command."""
+    """Add --nodes, --shards and --base-port to a command."""
     nodes = click.option("--nodes", type=click.IntRange(1, NODES_MAX), default=3, show_default=True)
     base_port = click.option(
         "--base-port",
@@ -39,7 +40,14 @@ def size_options(command: Callable[..., Any]) -> Callable[..., Any]:
         show_default=True,
         help="AMQP port of the first node; gRPC is 2000 above it, HTTP 10000, between nodes 1429.",
     )
-    return nodes(base_port(command))
+    shards = click.option(
+        "--shards",
+        type=click.IntRange(1, SHARDS_MAX),
+        default=None,
+        help="Processes of each node; without it as many as before, which is one at first. Each "
+        "further one listens for other nodes 100 above the port of the one before.",
+    )
+    return nodes(shards(base_port(command)))
 
 
 @click.group()
@@ -50,10 +58,10 @@ def cluster() -> None:
 @cluster.command()
 @size_options
 @data_option
-def start(nodes: int, base_port: int, data: Path) -> None:
+def start(nodes: int, shards: int | None, base_port: int, data: Path) -> None:
     """Start the nodes that do not run, and wait until they serve clients."""
-    local = LocalCluster(data, nodes, base_port)
     try:
+        local = LocalCluster(data, nodes, base_port, shards or 0)
         local.start()
         local.wait_ready(READY_S_MAX)
     except ClusterError as error:

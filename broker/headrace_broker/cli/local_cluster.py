@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from headrace_broker.cli.process import (
     ProcessRecord,
@@ -34,6 +35,7 @@ from headrace_broker.cli.process import (
 )
 from headrace_broker.cli.session.api_client import ApiClient
 from headrace_broker.config.configuration import ConfigError, load_config
+from headrace_broker.config.shards import members_problem, moved
 
 NODES_MAX: Final = 9  # processes on one machine; more show nothing that nine do not
 BASE_PORT: Final = 5672
@@ -75,6 +77,7 @@ class LocalNode(msgspec.Struct, frozen=True):
     amqps: str = ""  # HOST:PORT for AMQP over TLS, likewise
     tls: dict[str, str] = {}  # keys and values of the section `tls`
     zone: str = ""  # of the node, empty for none
+    shards: int = 0  # its processes, 0 for as many as the environment says
 
     @property
     def config_file(self) -> Path:
@@ -104,14 +107,17 @@ class LocalNode(msgspec.Struct, frozen=True):
 class LocalCluster:
     """Starts, watches and stops 1 to NODES_MAX nodes below a data directory, made at start."""
 
-    def __init__(self, data: Path, count: int, base_port: int = BASE_PORT) -> None:
+    def __init__(self, data: Path, count: int, base_port: int = BASE_PORT, shards: int = 0) -> None:
         self.data = data.absolute()
         self._base_port = base_port  # AMQP port of the first node; see HTTP_OFFSET for others
+        self.shards = shards  # of each node, 0 for as many as at the start before
         self.nodes = tuple([self._place(number) for number in range(1, count + 1)])
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._secret_file: Path | None = None
 
     def _place(self, number: int) -> LocalNode:
+        if problem := members_problem(self.shards, number):
+            raise ClusterError(problem)
         port = self._base_port + number - 1
         return LocalNode(
             id=number,
@@ -121,6 +127,7 @@ class LocalCluster:
             http=f"{HOST}:{port + HTTP_OFFSET}",
             peer=f"{HOST}:{port + PEER_OFFSET}",
             grpc=f"{HOST}:{port + GRPC_OFFSET}",
+            shards=self.shards,
         )
 
     @classmethod
@@ -131,7 +138,9 @@ class LocalCluster:
         except ConfigError as error:
             raise ClusterError(f"no local cluster below {data}: {error}") from error
         port = int(config.listeners.amqp.rpartition(":")[2])
-        return cls(data, len(config.cluster.nodes), port)
+        shards = config.node.shards
+        known = shards if isinstance(shards, int) and shards > 1 else 0
+        return cls(data, len(config.cluster.nodes), port, known)
 
     def start(self) -> None:
         """Start the nodes that do not run; returns as soon as their processes exist.
@@ -157,7 +166,7 @@ class LocalCluster:
         number = len(self.nodes) + 1
         if number > NODES_MAX:
             raise ClusterError(f"there are {NODES_MAX} nodes, which is the most on one machine")
-        node = msgspec.structs.replace(self._place(number), zone=zone)
+        node = replace(self._place(number), zone=zone)
         wait_ports_free(node)
         self._give_secret(list(self.nodes))
         self.nodes = (*self.nodes, node)
@@ -218,12 +227,15 @@ class LocalCluster:
         first = self.nodes[0].config_file
         if not first.exists():
             return
-        before = len(LocalCluster.existing(self.data).nodes)
+        existing = LocalCluster.existing(self.data)
+        before = len(existing.nodes)
         if before != len(self.nodes):
             raise ClusterError(
                 f"{self.data} belongs to a cluster of {before} nodes: start it with "
                 f"--nodes {before}, or use another --data"
             )
+        self.shards = self.shards or existing.shards
+        self.nodes = tuple([replace(node, shards=self.shards) for node in self.nodes])
 
     def _give_secret(self, running: list[LocalNode]) -> None:
         """Give the nodes to be started a common secret, which is made once.
@@ -253,13 +265,16 @@ class LocalCluster:
         if ended is not None:
             ended.wait()  # killed from outside; it is not running any more
         command = [sys.executable, "-P", "-m", "headrace_broker.cli", "serve"]
+        environment = node_environment(os.environ)
+        if node.shards:  # whatever this command was told of nodes
+            environment["HEADRACE_NODE_SHARDS"] = str(node.shards)
         with node.log_file.open("ab") as output:
             child = subprocess.Popen(
                 [*command, "--config", str(node.config_file)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=node_environment(os.environ),
+                env=environment,
                 start_new_session=True,  # Ctrl-C is for the command, which then stops the nodes
             )
         self._children[node.name] = child
@@ -300,6 +315,7 @@ def render_config(
     )
     tls = "\n".join(f"{key} = {quote(value)}" for key, value in node.tls.items())
     zone = f"zone = {quote(node.zone)}" if node.zone else ""
+    shards = f"shards = {node.shards}" if node.shards else ""
     return f"""\
 # Written by `headrace cluster start`, anew at each start.
 [node]
@@ -307,6 +323,7 @@ id = {node.id}
 name = {quote(node.name)}
 data_dir = {quote(str(node.directory / "store"))}
 {zone}
+{shards}
 
 [listeners]
 amqp = {quote(node.amqp)}
@@ -344,7 +361,8 @@ def wait_ports_free(node: LocalNode) -> None:
 
 def check_ports_free(node: LocalNode) -> None:
     """Refuse to start a node one of whose ports is in use; ClusterError names the purpose."""
-    ports = (("AMQP", node.amqp), ("HTTP", node.http), ("gRPC", node.grpc), ("nodes", node.peer))
+    ports = [("AMQP", node.amqp), ("HTTP", node.http), ("gRPC", node.grpc)]
+    ports += [("nodes", moved(node.peer, shard)) for shard in range(max(node.shards, 1))]
     for purpose, address in ports:
         host, _, port = address.rpartition(":")
         if not port:

@@ -34,13 +34,16 @@ def shard_count(config: Config) -> int:
 
 def count_problem(config: Config, count: int) -> str:
     """Return why a node cannot have so many processes, "" when it can."""
-    seeds = len(config.cluster.nodes)
-    if count > 1 and count * seeds > NODES_MAX:
-        return (
-            f"node.shards: {count} on each of {seeds} nodes are more than {NODES_MAX}, which a "
-            "cluster has at most"
-        )
-    return leftover_problem(config, count) or _ports_problem(config, count)
+    problem = members_problem(count, len(config.cluster.nodes))
+    return problem or leftover_problem(config, count) or _ports_problem(config, count)
+
+
+def members_problem(count: int, nodes: int) -> str:
+    """Return why a cluster cannot have so many nodes of so many processes, "" when it can."""
+    if count == 1 or count * nodes <= NODES_MAX:
+        return ""
+    text = f"node.shards: {count} on each of {nodes} nodes are more than {NODES_MAX}"
+    return f"{text}, which a cluster has at most"
 
 
 def _ports_problem(config: Config, count: int) -> str:
@@ -116,15 +119,15 @@ def shard_config(config: Config, shard: int, count: int) -> Config:
     cluster, listeners, audit = config.cluster, config.listeners, config.logging.audit_file
     if shard:
         seed = next(each for each in cluster.nodes if each.id == node.id)
-        seed = replace(seed, id=number, name=name, address=_moved(seed.address, shard))
+        seed = replace(seed, id=number, name=name, address=moved(seed.address, shard))
         port = cluster.frames_port
         cluster = replace(
             cluster,
             nodes=(*cluster.nodes, seed),
-            listen=_moved(cluster.listen, shard),
+            listen=moved(cluster.listen, shard),
             frames_port=port + SHARD_PORTS * shard if port else 0,
         )
-        metrics = _moved(listeners.metrics, shard)
+        metrics = moved(listeners.metrics, shard)
         listeners = replace(listeners, http="", https="", metrics=metrics)
         audit = f"{audit}-shard-{shard}" if audit else ""
     limits = config.limits
@@ -155,7 +158,7 @@ def has_siblings(config: Config) -> bool:
     return config.node.shards != 1
 
 
-def _moved(address: str, shard: int) -> str:
+def moved(address: str, shard: int) -> str:
     """Return where a further process listens, "" for nowhere."""
     host, _, port = address.rpartition(":")
     return f"{host}:{int(port) + SHARD_PORTS * shard}" if address else ""

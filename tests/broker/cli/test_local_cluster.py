@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from headrace_broker.cli import local_cluster
@@ -92,6 +93,55 @@ def test_generated_configurations_agree_and_load(tmp_path: Path) -> None:
     assert configs[2].listeners.http == "127.0.0.1:15674"
     assert configs[2].listeners.grpc == "127.0.0.1:7674"
     assert configs[1].node.data_dir == str(data / "n2" / "store")
+
+
+def test_nodes_have_as_many_processes_as_they_were_told_until_told_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "python"  # tells what a node would be told, in place of being one
+    python.write_text('#!/bin/sh\necho "$HEADRACE_NODE_SHARDS" >"$(dirname "$6")/told"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setattr(local_cluster, "wait_ports_free", lambda node: None)
+    monkeypatch.setenv("HEADRACE_NODE_SHARDS", "4")
+    data = tmp_path / "data"
+
+    def told(cluster: LocalCluster) -> list[tuple[object, str]]:
+        for child in cluster._children.values():
+            child.wait()
+        return [
+            (load_config(node.config_file, {}).node.shards, (node.directory / "told").read_text())
+            for node in cluster.nodes
+        ]
+
+    def start(shards: int = 0) -> list[tuple[object, str]]:
+        cluster = LocalCluster(data, 2, shards=shards)
+        cluster.start()
+        return told(cluster)
+
+    assert start() == [(1, "4\n")] * 2  # the environment alone says it
+    assert start(2) == [(2, "2\n")] * 2
+    assert start() == [(2, "2\n")] * 2
+    assert start(3) == [(3, "3\n")] * 2
+    cluster = LocalCluster.existing(data)
+    cluster.add()
+    assert told(cluster) == [(3, "3\n")] * 3
+
+
+def test_a_cluster_of_too_many_processes_is_refused(tmp_path: Path) -> None:
+    LocalCluster(tmp_path, 2, shards=8)
+    with pytest.raises(ClusterError, match="8 on each of 3 nodes are more than 16"):
+        LocalCluster(tmp_path, 3, shards=8)
+
+
+def test_port_of_a_further_process_that_is_taken_is_named(tmp_path: Path) -> None:
+    host = "127.0.0.99"  # where nothing else listens
+    with socket.create_server((host, 0)) as taken:
+        port = taken.getsockname()[1]
+        node = LocalNode(1, "n1", tmp_path, "", "", f"{host}:{port - 200}", shards=2)
+        check_ports_free(node)
+        with pytest.raises(ClusterError, match=rf"port {port} \(nodes of n1\) is taken"):
+            check_ports_free(msgspec.structs.replace(node, shards=3))
 
 
 def test_nodes_know_each_other_by_a_secret_that_is_made_once(

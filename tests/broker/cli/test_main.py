@@ -83,6 +83,18 @@ def test_a_cluster_of_no_nodes_is_refused(tmp_path: Path) -> None:
     assert "1<=x<=9" in result.output
 
 
+def test_a_cluster_of_too_many_shards_is_refused(tmp_path: Path) -> None:
+    for command in (["cluster", "start"], ["run"]):
+        arguments = [*command, "--data", str(tmp_path / "data"), "--shards"]
+        result = CliRunner().invoke(main, [*arguments, "9"])
+        assert result.exit_code == 2
+        assert "1<=x<=8" in result.output
+        result = CliRunner().invoke(main, [*arguments, "6"])
+        assert result.exit_code == 1
+        assert "6 on each of 3 nodes are more than 16" in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_live_line_sums_up_the_nodes() -> None:
     line = live_line([overview("n2", 1000.4, 10, 1), overview("n2", 500.0, 1990, 0)], 3)
     assert line == (

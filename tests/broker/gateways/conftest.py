@@ -92,6 +92,7 @@ class FakeBroker(Broker):
         self.connections: dict[str, ConnectionInfo] = {}
         self.client_counts = ClientCounts(self.rules, self.connections)
         self.behind: list[Callable[[], object]] = []  # changes elsewhere that did not arrive yet
+        self.deletes_declared = False  # another client deletes each queue once it is declared
         self.caught_up = 0
         self.lost = False  # no quorum
         self.log: list[str] = []  # topology operations in the order in which they were applied
@@ -253,6 +254,8 @@ class FakeBroker(Broker):
                 arguments=arguments,
                 owner=owner if exclusive else "",
             )
+        if self.deletes_declared:
+            self.remove_queue(name)
         known = found.definition
         if known.exclusive and known.owner != owner:
             raise AmqpError(RESOURCE_LOCKED, f"cannot obtain exclusive access to queue '{name}'")

@@ -59,6 +59,14 @@ def test_name_that_a_server_gave_elsewhere_is_not_reserved(broker, peer):
     assert peer.ask(1, Queue.Declare(queue="amq.gen-1")).name == "Queue.DeclareOk"
 
 
+def test_declare_of_a_queue_that_is_deleted_at_once_declares_it_once(broker, peer):
+    broker.deletes_declared = True
+    answer = peer.ask(1, Queue.Declare(queue="q"))
+    assert (answer.name, answer.message_count, answer.consumer_count) == ("Queue.DeclareOk", 0, 0)
+    assert broker.log.count("declare q") == 1
+    assert broker.queues == {}
+
+
 def test_passive_declare_misses_what_was_deleted_elsewhere(gone, broker, peer):
     assert peer.ask(1, Queue.Declare(queue="gone", passive=True)).reply_code == 404
 

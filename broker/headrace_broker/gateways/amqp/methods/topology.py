@@ -79,7 +79,12 @@ async def _declare_queue(channel: MethodChannel, command: commands.Queue.Declare
         queue = await _create_queue(channel, command)
     channel.last_queue = queue.name
     if not command.nowait:
-        ready, consumers = await channel.output.broker.queue_counts(queue)
+        try:
+            ready, consumers = await channel.output.broker.queue_counts(queue)
+        except AmqpError as error:
+            if command.passive or error.code != NOT_FOUND:
+                raise
+            ready = consumers = 0  # deleted since; the method begun again would declare it anew
         channel.send(queue_declare_ok(queue.name, ready, consumers))
 
 
