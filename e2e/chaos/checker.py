@@ -59,7 +59,8 @@ def check_lost(history: History) -> Iterator[Violation]:
     missing = [each for each in history.publishes if each.id not in delivered]
     for queue, count in history.delayed.items():
         outcomes = Counter(each.outcome for each in missing if each.queue == queue)
-        confirmed, unknown = outcomes[Outcome.CONFIRMED], outcomes[Outcome.UNKNOWN]
+        confirmed = outcomes[Outcome.CONFIRMED]
+        unknown = outcomes[Outcome.UNKNOWN] + outcomes[Outcome.REJECTED]  # a nack may come too late
         if count < confirmed:
             yield Violation("lost", f"{queue} delays {count} of {confirmed} confirmed messages")
         if count > confirmed + unknown:

@@ -49,8 +49,9 @@ def test_confirmed_and_never_delivered_is_lost() -> None:
 
 
 def test_confirmed_messages_may_be_delayed_or_come_as_dead_letters() -> None:
-    history = History([published(1), published(2), published(3, Outcome.UNKNOWN)], [])
-    for count, found in ((1, ["lost"]), (2, []), (3, []), (4, ["phantom"])):
+    late = [published(3, Outcome.UNKNOWN), published(4, Outcome.REJECTED)]
+    history = History([published(1), published(2), *late], [])
+    for count, found in ((1, ["lost"]), (2, []), (3, []), (4, []), (5, ["phantom"])):
         history.delayed["work"] = count
         assert rules(history) == found
     letters = [delivered("m1-2", queue="dead"), delivered("m1-1", queue="dead")]
