@@ -140,7 +140,10 @@ def _growth(before: _Sample | None, figures: Figures, now_ms: int) -> Rates:
     """Return by how much figures grew per second; () when they began anew."""
     if before is None or now_ms <= before.at_ms:
         return ()
+    if figures == before.figures:  # of most clients
+        return (0.0,) * len(figures)
     grown = [now - then for now, then in zip(figures, before.figures, strict=True)]
     if min(grown) < 0:
         return ()
-    return tuple(round(1000 * each / (now_ms - before.at_ms), 2) for each in grown)
+    per_second = 1000 / (now_ms - before.at_ms)
+    return tuple([round(per_second * each, 2) for each in grown])
