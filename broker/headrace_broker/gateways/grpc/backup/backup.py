@@ -1,3 +1,4 @@
+# ruff: noqa: N802  (names of gRPC methods)
 """The service Backup: points of queues are read, and messages put back."""
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from headrace_broker.gateways.grpc.server.errors import (
     check_chunk,
 )
 from headrace_broker.gateways.grpc.server.request_parser import parsed_opening
+from headrace_broker.gateways.grpc.server.unary import unary
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import (
     BACKUP_CHUNK_BYTES,
@@ -81,7 +83,7 @@ class BackupService(BackupServicer):
         self, broker: Broker, admission: Admission, client: BackupClient, address: str
     ) -> None:
         self._broker = broker  # the node
-        self._admission = admission  # lets calls in
+        self.admission = admission  # lets calls in
         self._client = client  # asks the nodes that have the points
         self._address = address  # where the node serves gRPC, for listings
         self._numbers = itertools.count(1)
@@ -98,41 +100,36 @@ class BackupService(BackupServicer):
             if info.control is not None:
                 info.control.shut_down(reason)
 
-    # The names of the methods are those of the generated base.
-
-    async def Open(  # noqa: N802
-        self, request: pb.OpenPointRequest, context: Context
-    ) -> pb.OpenPointResponse:
+    @unary
+    async def Open(self, who: User, request: pb.OpenPointRequest) -> pb.OpenPointResponse:
         """Open a point."""
-        async with self._admission.call(context) as caller:
-            _check_caller(caller)
-            check_vhost(self._broker, caller, request.vhost)
-            self._check_copies(caller, READ, request.vhost, request.queue)
-            ttl_ms = _ttl(request.ttl_ms)
-            queue = await self._queue(request.vhost, request.queue)
-            with _errors():
-                opened = await self._client.open(queue, ttl_ms, caller.user)
-            answer = _checked(opened.answer)
-            point = f"{opened.node}-{answer.point}"
-            target = f"queue '{queue.name}' in vhost '{queue.vhost}'"
-            audit.record("backup", target, point=point, messages=answer.messages)
-            return pb.OpenPointResponse(
-                point=point,
-                node=str(opened.node),
-                applied_index=answer.applied_index,
-                time_ms=answer.time_ms,
-                messages=answer.messages,
-                octets=answer.byte_count,
-                last_id=answer.last_id,
-            )
-        raise AssertionError("the call was ended")
+        check_administers(who)
+        check_vhost(self._broker, who, request.vhost)
+        self._judge(READ, request.vhost, request.queue, who)
+        ttl_ms = _ttl(request.ttl_ms)
+        queue = await self._queue(request.vhost, request.queue)
+        with _errors():
+            opened = await self._client.open(queue, ttl_ms, who.name)
+        answer = _checked(opened.answer)
+        point = f"{opened.node}-{answer.point}"
+        target = f"queue '{queue.name}' in vhost '{queue.vhost}'"
+        audit.record("backup", target, point=point, messages=answer.messages)
+        return pb.OpenPointResponse(
+            point=point,
+            node=str(opened.node),
+            applied_index=answer.applied_index,
+            time_ms=answer.time_ms,
+            messages=answer.messages,
+            octets=answer.byte_count,
+            last_id=answer.last_id,
+        )
 
-    async def Read(  # type: ignore[override]  # noqa: N802  (writes by itself)
+    async def Read(  # type: ignore[override]  # writes by itself
         self, request: pb.ReadPointRequest, context: Context
     ) -> None:
         """Send messages of a point."""
-        async with self._admission.call(context) as caller:
-            _check_caller(caller)
+        async with self.admission.call(context) as caller:
+            check_administers(caller.who)
             node, point = _point(request.point)
             _check_read(request)
             if self.reads >= BACKUP_READS_MAX:
@@ -140,48 +137,42 @@ class BackupService(BackupServicer):
                 raise CallError(_CODE.RESOURCE_EXHAUSTED, "TOO_MANY_READS", text, retry_ms=RETRY_MS)
             self.reads += 1
             try:
-                with self._admission.while_allowed(caller, ANYWHERE, check_administers), _errors():
+                with self.admission.while_allowed(caller, ANYWHERE, check_administers), _errors():
                     await self._send(node, point, request, context, caller.user)
             finally:
                 self.reads -= 1
 
-    async def Keep(  # noqa: N802
-        self, request: pb.KeepPointRequest, context: Context
-    ) -> pb.KeepPointResponse:
+    @unary
+    async def Keep(self, who: User, request: pb.KeepPointRequest) -> pb.KeepPointResponse:
         """Put the end of a point off."""
-        async with self._admission.call(context) as caller:
-            _check_caller(caller)
-            node, point = _point(request.point)
-            ttl_ms = _ttl(request.ttl_ms) if request.ttl_ms else 0
-            done = _number("done_id", request.done_id)
-            with _errors():
-                asked = KeepPoint(point, caller.user, ttl_ms, done)
-                _checked(await self._client.ask(node, asked))
-            return pb.KeepPointResponse()
-        raise AssertionError("the call was ended")
+        check_administers(who)
+        node, point = _point(request.point)
+        ttl_ms = _ttl(request.ttl_ms) if request.ttl_ms else 0
+        done = _number("done_id", request.done_id)
+        with _errors():
+            asked = KeepPoint(point, who.name, ttl_ms, done)
+            _checked(await self._client.ask(node, asked))
+        return pb.KeepPointResponse()
 
-    async def Close(  # noqa: N802
-        self, request: pb.ClosePointRequest, context: Context
-    ) -> pb.ClosePointResponse:
+    @unary
+    async def Close(self, who: User, request: pb.ClosePointRequest) -> pb.ClosePointResponse:
         """Give a point up."""
-        async with self._admission.call(context) as caller:
-            _check_caller(caller)
-            node, point = _point(request.point)
-            with _errors():
-                _checked(await self._client.ask(node, ClosePoint(point, caller.user)))
-            return pb.ClosePointResponse()
-        raise AssertionError("the call was ended")
+        check_administers(who)
+        node, point = _point(request.point)
+        with _errors():
+            _checked(await self._client.ask(node, ClosePoint(point, who.name)))
+        return pb.ClosePointResponse()
 
-    async def Restore(  # type: ignore[override]  # noqa: N802  (reads and writes by itself)
+    async def Restore(  # type: ignore[override]  # reads and writes by itself
         self, request_iterator: AsyncIterator[pb.RestoreRequest], context: Any
     ) -> None:
         """Put messages into a queue."""
-        async with self._admission.call(context) as caller:
-            _check_caller(caller)
+        async with self.admission.call(context) as caller:
+            check_administers(caller.who)
             opening = parsed_opening(await context.read(), pb.RestoreRequest)
             check_opening(opening)
-            check_vhost(self._broker, caller, opening.vhost, "open.vhost")
-            self._check_copies(caller, WRITE, opening.vhost, opening.queue)
+            check_vhost(self._broker, caller.who, opening.vhost, "open.vhost")
+            self._judge(WRITE, opening.vhost, opening.queue, caller.who)
             queue = await self._queue(opening.vhost, opening.queue, "open.")
             info = self._enter(caller, opening)
             try:
@@ -196,7 +187,7 @@ class BackupService(BackupServicer):
                     self._broker, context, caller, info, opening, queue, answer.next_number
                 )
                 judge = partial(self._judge, WRITE, opening.vhost, opening.queue)
-                with self._admission.while_allowed(caller, opening.vhost, judge):
+                with self.admission.while_allowed(caller, opening.vhost, judge):
                     await call.run()
             finally:
                 self._infos.discard(info)
@@ -204,17 +195,13 @@ class BackupService(BackupServicer):
     # Inner
 
     def _judge(self, operation: str, vhost: str, queue: str, who: User) -> None:
-        """Ask again, of a user as of now; see `_check_copies`."""
-        permissions = self._broker.permissions
-        check_copies(who, permissions.may_enter, permissions.may, operation, vhost, queue)
-
-    def _check_copies(self, caller: Caller, operation: str, vhost: str, queue: str) -> None:
-        """Refuse the bodies of a queue before it is said whether there is one.
+        """Refuse the bodies of a queue before it is said whether there is one, and as of now.
 
         Raises:
             AmqpError: ACCESS_REFUSED.
         """
-        self._judge(operation, vhost, queue, User(caller.user, caller.tags))
+        permissions = self._broker.permissions
+        check_copies(who, permissions.may_enter, permissions.may, operation, vhost, queue)
 
     async def _queue(self, vhost: str, name: str, within: str = "") -> Queue:
         broker = self._broker
@@ -298,10 +285,6 @@ def _checked(answer: BackupAnswer) -> BackupAnswer:
     code, reason = _REFUSALS[answer.status]
     retry_ms = RETRY_MS if code is _CODE.UNAVAILABLE else 0
     raise CallError(code, reason, answer.text, retry_ms=retry_ms)
-
-
-def _check_caller(caller: Caller) -> None:
-    check_administers(User(caller.user, caller.tags))
 
 
 def _point(name: str) -> tuple[int, int]:

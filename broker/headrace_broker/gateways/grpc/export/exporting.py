@@ -23,7 +23,7 @@ from headrace_broker.gateways.grpc.export.answer import (
 from headrace_broker.gateways.grpc.server.call import Admission
 from headrace_broker.gateways.grpc.server.errors import RETRY_MS, CallError, Context, bad_field
 from headrace_broker.gateways.grpc.server.lookup import check_name
-from headrace_broker.gateways.grpc.server.unary import serve
+from headrace_broker.gateways.grpc.server.unary import unary
 from headrace_broker.model.limits import (
     EXPORT_CHUNK_BYTES,
     EXPORT_OPENER_BYTES_MAX,
@@ -71,7 +71,7 @@ class ExportService(ExportServicer):
 
     def __init__(self, logs: Mapping[int, ExportLog], admission: Admission) -> None:
         self._logs = dict(logs)
-        self._admission = admission  # lets calls in
+        self.admission = admission  # lets calls in
         self.reads = 0  # how many calls read rows now
 
     def add_to(self, server: grpc.aio.Server) -> None:
@@ -81,13 +81,9 @@ class ExportService(ExportServicer):
     async def stop(self, reason: str) -> None:
         """Calls have nothing that must end by itself."""
 
-    async def ListShards(
-        self, request: pb.ListShardsRequest, context: Context
-    ) -> pb.ListShardsResponse:
+    @unary
+    async def ListShards(self, who: Caller, request: pb.ListShardsRequest) -> pb.ListShardsResponse:
         """Say what shards there are."""
-        return await serve(self._admission, context, self._list, request)
-
-    async def _list(self, who: Caller, request: pb.ListShardsRequest) -> pb.ListShardsResponse:
         log = self._log(request.log, "log")
         if request.queue and not request.vhost:
             raise bad_field("vhost", "must be given with a queue")
@@ -103,12 +99,11 @@ class ExportService(ExportServicer):
         self, request: pb.ReadExportRequest, context: Context
     ) -> None:
         """Send rows of a shard."""
-        async with self._admission.call(context) as client:
-            who = Caller(client.user, client.tags)
+        async with self.admission.call(context) as caller:
             log = self._log(request.log, "log")
             _check_read(request)
             with export_errors(f"shard '{request.shard}'"):
-                log.check(who, request.shard)
+                log.check(caller.who, request.shard)
                 if self.reads >= EXPORT_READS_MAX:
                     text = f"{EXPORT_READS_MAX} shards are being read through this node"
                     code, reason = grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MANY_READS"
@@ -116,7 +111,7 @@ class ExportService(ExportServicer):
                 self.reads += 1
                 judge = partial(_judge, log, request.shard)
                 try:
-                    with self._admission.while_allowed(client, ANYWHERE, judge):
+                    with self.admission.while_allowed(caller, ANYWHERE, judge):
                         await self._send(log, request, context)
                 finally:
                     self.reads -= 1
@@ -132,15 +127,11 @@ class ExportService(ExportServicer):
                     break
         await answer.flush()
 
+    @unary
     async def OpenGroup(
-        self, request: pb.OpenExportGroupRequest, context: Context
-    ) -> pb.OpenExportGroupResponse:
-        """Open a group."""
-        return await serve(self._admission, context, self._open, request)
-
-    async def _open(
         self, who: Caller, request: pb.OpenExportGroupRequest
     ) -> pb.OpenExportGroupResponse:
+        """Open a group."""
         name = request.name
         log = self._checked(name)
         opener = request.request_id.encode()
@@ -151,15 +142,9 @@ class ExportService(ExportServicer):
             group = await log.open_group(name.shard, name.group, opener)
         return pb.OpenExportGroupResponse(group=group_message(group))
 
-    async def Commit(
-        self, request: pb.CommitExportRequest, context: Context
-    ) -> pb.CommitExportResponse:
+    @unary
+    async def Commit(self, who: Caller, request: pb.CommitExportRequest) -> pb.CommitExportResponse:
         """Note how far a group has come."""
-        return await serve(self._admission, context, self._commit, request)
-
-    async def _commit(
-        self, who: Caller, request: pb.CommitExportRequest
-    ) -> pb.CommitExportResponse:
         name = request.name
         log = self._checked(name)
         epoch = _number("epoch", request.epoch, 1)
@@ -170,15 +155,11 @@ class ExportService(ExportServicer):
             group = await log.commit(name.shard, name.group, epoch, incarnation, up_to)
         return pb.CommitExportResponse(group=group_message(group))
 
+    @unary
     async def DescribeGroups(
-        self, request: pb.DescribeExportGroupsRequest, context: Context
-    ) -> pb.DescribeExportGroupsResponse:
-        """Say how far groups have come."""
-        return await serve(self._admission, context, self._describe, request)
-
-    async def _describe(
         self, who: Caller, request: pb.DescribeExportGroupsRequest
     ) -> pb.DescribeExportGroupsResponse:
+        """Say how far groups have come."""
         name = request.name
         log = self._log(name.log, "name.log")
         check_name("name.shard", name.shard, low=0)
@@ -190,15 +171,11 @@ class ExportService(ExportServicer):
             groups=[group_message(group) for group in found.groups], missing_nodes=found.missing
         )
 
+    @unary
     async def CloseGroup(
-        self, request: pb.CloseExportGroupRequest, context: Context
-    ) -> pb.CloseExportGroupResponse:
-        """Forget a group."""
-        return await serve(self._admission, context, self._close, request)
-
-    async def _close(
         self, who: Caller, request: pb.CloseExportGroupRequest
     ) -> pb.CloseExportGroupResponse:
+        """Forget a group."""
         name = request.name
         log = self._checked(name)
         epoch = _number("epoch", request.epoch, 0)
