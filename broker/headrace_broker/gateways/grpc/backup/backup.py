@@ -200,8 +200,7 @@ class BackupService(BackupServicer):
         Raises:
             AmqpError: ACCESS_REFUSED.
         """
-        permissions = self._broker.permissions
-        check_copies(who, permissions.may_enter, permissions.may, operation, vhost, queue)
+        check_copies(who, self._broker.permissions, operation, vhost, queue)
 
     async def _queue(self, vhost: str, name: str, within: str = "") -> Queue:
         broker = self._broker
