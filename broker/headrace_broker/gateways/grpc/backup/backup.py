@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import re
 from collections.abc import AsyncIterator, Iterator
@@ -22,7 +21,7 @@ from headrace_broker.gateways.grpc.backup.restoring import RestoreCall, check_op
 from headrace_broker.gateways.grpc.messaging.messaging import check_vhost
 from headrace_broker.gateways.grpc.messaging.publishing import opened_at_ms
 from headrace_broker.gateways.grpc.server.authentication import Caller
-from headrace_broker.gateways.grpc.server.call import Admission
+from headrace_broker.gateways.grpc.server.call import Admission, send
 from headrace_broker.gateways.grpc.server.errors import (
     RETRY_MS,
     CallError,
@@ -62,7 +61,6 @@ from headrace_broker.runtime.security import audit
 from headrace_protos.broker.v1 import backup_pb2 as pb
 from headrace_protos.broker.v1.backup_pb2_grpc import BackupServicer, add_BackupServicer_to_server
 
-STALL_SECONDS_MAX: Final = 60.0  # a client may leave a chunk unread for so long
 NUMBER_MAX: Final = (1 << 62) - 1  # of ids and numbers
 _POINT: Final = re.compile(r"([1-9][0-9]{0,9})-([1-9][0-9]{0,18})")
 _CODE: Final = grpc.StatusCode
@@ -256,12 +254,7 @@ class BackupService(BackupServicer):
             response = pb.ReadPointResponse(
                 last_id=after, messages=count, heads=answer.heads, batch=answer.batch
             )
-            try:
-                async with asyncio.timeout(STALL_SECONDS_MAX):
-                    await context.write(response)
-            except TimeoutError:
-                text = f"nothing was read for {STALL_SECONDS_MAX:.0f} s"
-                raise CallError(_CODE.ABORTED, "NOT_READ", text) from None
+            await send(context, response)
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from contextlib import aclosing
 from functools import partial
@@ -20,7 +19,7 @@ from headrace_broker.gateways.grpc.export.answer import (
     schema_message,
     shard_message,
 )
-from headrace_broker.gateways.grpc.server.call import Admission
+from headrace_broker.gateways.grpc.server.call import Admission, send
 from headrace_broker.gateways.grpc.server.errors import RETRY_MS, CallError, Context, bad_field
 from headrace_broker.gateways.grpc.server.lookup import check_name
 from headrace_broker.gateways.grpc.server.unary import unary
@@ -40,7 +39,6 @@ from headrace_broker.runtime.telemetry.schema import (
 from headrace_protos.broker.v1 import export_pb2 as pb
 from headrace_protos.broker.v1.export_pb2_grpc import ExportServicer, add_ExportServicer_to_server
 
-STALL_SECONDS_MAX: Final = 60.0  # a client may leave an answer unread for so long
 INDEX_MAX: Final = (1 << 63) - 1  # of rows, incarnations and epochs
 
 
@@ -242,12 +240,7 @@ class _Answer:
             return
         response, self._response = self._response, pb.ReadExportResponse()
         self._byte_count = 0
-        try:
-            async with asyncio.timeout(STALL_SECONDS_MAX):
-                await self._context.write(response)
-        except TimeoutError:
-            text = f"nothing was read for {STALL_SECONDS_MAX:.0f} s"
-            raise CallError(grpc.StatusCode.ABORTED, "NOT_READ", text) from None
+        await send(self._context, response)
 
 
 def _judge(log: ExportLog, shard: str, who: Caller) -> None:

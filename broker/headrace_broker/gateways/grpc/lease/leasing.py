@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
@@ -24,7 +23,7 @@ from headrace_broker.gateways.grpc.lease.columns import LeaseColumns
 from headrace_broker.gateways.grpc.lease.rows import LeaseBlocks, LeaseRows
 from headrace_broker.gateways.grpc.messaging.consuming import check_reads, find_queue
 from headrace_broker.gateways.grpc.messaging.messaging import check_vhost
-from headrace_broker.gateways.grpc.server.call import Admission
+from headrace_broker.gateways.grpc.server.call import Admission, send
 from headrace_broker.gateways.grpc.server.errors import (
     RETRY_MS,
     CallError,
@@ -51,7 +50,6 @@ from headrace_broker.runtime.lease.leasing import Fetched
 from headrace_protos.broker.v1 import lease_pb2 as pb
 from headrace_protos.broker.v1.lease_pb2_grpc import LeaseServicer, add_LeaseServicer_to_server
 
-STALL_SECONDS_MAX: Final = 60.0  # a client may leave a chunk unread for so long
 NUMBER_MAX: Final = (1 << 62) - 1  # of leases and epochs
 
 
@@ -258,7 +256,7 @@ class LeaseService(LeaseServicer):
             response = _response(chunk, offset, form)
             offset += response.messages
             left -= response.messages
-            await _write(context, response)
+            await send(context, response)
 
     async def _gone(self, place: _Place, number: int) -> tuple[GroupInfo | None, list[LeaseInfo]]:
         """Return a group, and the rest of what is remembered of its ended lease."""
@@ -272,20 +270,6 @@ def _response(chunk: Fetched, offset: int, form: _Form) -> pb.FetchLeaseResponse
     response = pb.FetchLeaseResponse(offset=offset, messages=chunk.message_count, total=chunk.total)
     form.add_to(response, chunk)
     return response
-
-
-async def _write(context: Any, response: pb.FetchLeaseResponse) -> None:
-    """Send a chunk to a client that reads.
-
-    Raises:
-        CallError: it does not.
-    """
-    try:
-        async with asyncio.timeout(STALL_SECONDS_MAX):
-            await context.write(response)
-    except TimeoutError:
-        text = f"nothing was read for {STALL_SECONDS_MAX:.0f} s"
-        raise CallError(grpc.StatusCode.ABORTED, "NOT_READ", text) from None
 
 
 def _ttl(ttl_ms: int) -> int:
