@@ -10,10 +10,8 @@ from headrace_broker.catalog.result import Result
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import LISTING_ROWS_MAX
-from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
 from headrace_broker.runtime.archive.service import ArchiveService
 from headrace_broker.runtime.clients.client_list import ClientListing
-from headrace_broker.runtime.cluster.catalog_service import CatalogUnavailableError
 from headrace_broker.runtime.cluster.operations import Operations
 from headrace_broker.runtime.cluster.topology import Topology
 from headrace_broker.runtime.contract.clock import Clock
@@ -56,10 +54,7 @@ class NodeAdministration:
 
     async def submit(self, command: AnyCommand) -> Result:
         """Apply a command, return the answer; AmqpError INTERNAL_ERROR without a quorum."""
-        try:
-            return await self._node.catalog.submit(command)
-        except CatalogUnavailableError as error:
-            raise AmqpError(INTERNAL_ERROR, str(error)) from error
+        return await self.topology.submit(command)
 
     def snapshot(self) -> bytes:
         """Return the catalog as applied here."""
