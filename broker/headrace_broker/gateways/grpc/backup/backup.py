@@ -28,6 +28,7 @@ from headrace_broker.gateways.grpc.server.errors import (
     Context,
     bad_field,
     check_chunk,
+    number_in,
 )
 from headrace_broker.gateways.grpc.server.request_parser import parsed_opening
 from headrace_broker.gateways.grpc.server.unary import unary
@@ -146,7 +147,7 @@ class BackupService(BackupServicer):
         check_administers(who)
         node, point = _point(request.point)
         ttl_ms = _ttl(request.ttl_ms) if request.ttl_ms else 0
-        done = _number("done_id", request.done_id)
+        done = number_in("done_id", request.done_id, 0, NUMBER_MAX)
         with _errors():
             asked = KeepPoint(point, who.name, ttl_ms, done)
             _checked(await self._client.ask(node, asked))
@@ -288,15 +289,7 @@ def _point(name: str) -> tuple[int, int]:
 
 
 def _ttl(ttl_ms: int) -> int:
-    if not BACKUP_TTL_MS_MIN <= ttl_ms <= BACKUP_TTL_MS_MAX:
-        raise bad_field("ttl_ms", f"must be {BACKUP_TTL_MS_MIN} to {BACKUP_TTL_MS_MAX}")
-    return ttl_ms
-
-
-def _number(field: str, value: int) -> int:
-    if value > NUMBER_MAX:
-        raise bad_field(field, f"must be 0 to {NUMBER_MAX}")
-    return value
+    return number_in("ttl_ms", ttl_ms, BACKUP_TTL_MS_MIN, BACKUP_TTL_MS_MAX)
 
 
 def _check_read(request: pb.ReadPointRequest) -> None:
@@ -305,8 +298,8 @@ def _check_read(request: pb.ReadPointRequest) -> None:
     Raises:
         CallError: INVALID_ARGUMENT.
     """
-    _number("after_id", request.after_id)
-    _number("messages_max", request.messages_max)
+    number_in("after_id", request.after_id, 0, NUMBER_MAX)
+    number_in("messages_max", request.messages_max, 0, NUMBER_MAX)
     if request.chunk_messages > BACKUP_CHUNK_MESSAGES_MAX:
         raise bad_field("chunk_messages", f"must be at most {BACKUP_CHUNK_MESSAGES_MAX}")
     if request.chunk_octets > BACKUP_CHUNK_BYTES_MAX:

@@ -20,7 +20,13 @@ from headrace_broker.gateways.grpc.export.answer import (
     shard_message,
 )
 from headrace_broker.gateways.grpc.server.call import Admission, send
-from headrace_broker.gateways.grpc.server.errors import RETRY_MS, CallError, Context, bad_field
+from headrace_broker.gateways.grpc.server.errors import (
+    RETRY_MS,
+    CallError,
+    Context,
+    bad_field,
+    number_in,
+)
 from headrace_broker.gateways.grpc.server.lookup import check_name
 from headrace_broker.gateways.grpc.server.unary import unary
 from headrace_broker.model.limits import (
@@ -145,9 +151,9 @@ class ExportService(ExportServicer):
         """Note how far a group has come."""
         name = request.name
         log = self._checked(name)
-        epoch = _number("epoch", request.epoch, 1)
-        incarnation = _number("incarnation", request.incarnation, 1)
-        up_to = _number("up_to", request.up_to, 0)
+        epoch = number_in("epoch", request.epoch, 1, INDEX_MAX)
+        incarnation = number_in("incarnation", request.incarnation, 1, INDEX_MAX)
+        up_to = number_in("up_to", request.up_to, 0, INDEX_MAX)
         with export_errors(_what(name)):
             log.check(who, name.shard)
             group = await log.commit(name.shard, name.group, epoch, incarnation, up_to)
@@ -176,7 +182,7 @@ class ExportService(ExportServicer):
         """Forget a group."""
         name = request.name
         log = self._checked(name)
-        epoch = _number("epoch", request.epoch, 0)
+        epoch = number_in("epoch", request.epoch, 0, INDEX_MAX)
         with export_errors(_what(name)):
             log.check(who, name.shard)
             await log.close_group(name.shard, name.group, epoch)
@@ -259,12 +265,6 @@ def _what(name: pb.ExportGroupName) -> str:
     return f"group '{name.group}' of shard '{name.shard}'"
 
 
-def _number(field: str, value: int, least: int) -> int:
-    if not least <= value <= INDEX_MAX:
-        raise bad_field(field, f"must be {least} to {INDEX_MAX}")
-    return value
-
-
 def _check_read(request: pb.ReadExportRequest) -> None:
     """Refuse to read what no shard can have.
 
@@ -274,10 +274,10 @@ def _check_read(request: pb.ReadExportRequest) -> None:
     byte_count = len(request.shard.encode())
     if not 1 <= byte_count <= NAME_BYTES_MAX:
         raise bad_field("shard", f"must have 1 to {NAME_BYTES_MAX} bytes")
-    _number("incarnation", request.incarnation, 1)
-    _number("start", request.start, 0)
-    _number("end", request.end, 0)
+    number_in("incarnation", request.incarnation, 1, INDEX_MAX)
+    number_in("start", request.start, 0, INDEX_MAX)
+    number_in("end", request.end, 0, INDEX_MAX)
     if request.end < request.start:
         raise bad_field("end", "must not be less than start")
-    _number("rows_max", request.rows_max, 0)
-    _number("octets_max", request.octets_max, 0)
+    number_in("rows_max", request.rows_max, 0, INDEX_MAX)
+    number_in("octets_max", request.octets_max, 0, INDEX_MAX)

@@ -30,6 +30,7 @@ from headrace_broker.gateways.grpc.server.errors import (
     Context,
     bad_field,
     check_chunk,
+    number_in,
 )
 from headrace_broker.gateways.grpc.server.unary import unary
 from headrace_broker.model.definition import Queue
@@ -110,7 +111,7 @@ class LeaseService(LeaseServicer):
     async def Lease(self, who: Caller, request: pb.LeaseRequest) -> pb.LeaseResponse:
         """Take messages as a group's next lease."""
         place = await self._place(who, request.name)
-        number = _number("lease", request.lease, 1)
+        number = number_in("lease", request.lease, 1, NUMBER_MAX)
         most = request.messages_max or LEASE_MESSAGES_MAX
         if most > LEASE_MESSAGES_MAX:
             raise bad_field("messages_max", f"must be at most {LEASE_MESSAGES_MAX}")
@@ -177,7 +178,7 @@ class LeaseService(LeaseServicer):
     async def Settle(self, who: Caller, request: pb.SettleLeasesRequest) -> pb.SettleLeasesResponse:
         """Accept the messages of leases up to a number."""
         place = await self._place(who, request.name)
-        epoch, up_to = _epoch(request.epoch), _number("up_to", request.up_to, 0)
+        epoch, up_to = _epoch(request.epoch), number_in("up_to", request.up_to, 0, NUMBER_MAX)
         with leader_errors():
             answer = await self._broker.leases.settle(place.queue, place.group, epoch, up_to)
         expired = answer.status == LEASE_GONE
@@ -196,7 +197,7 @@ class LeaseService(LeaseServicer):
     ) -> pb.ReleaseLeasesResponse:
         """Give messages back."""
         place = await self._place(who, request.name)
-        first = _number("from", getattr(request, "from"), 0)
+        first = number_in("from", getattr(request, "from"), 0, NUMBER_MAX)
         epoch = _epoch(request.epoch)
         with leader_errors():
             answer = await self._broker.leases.release(
@@ -209,7 +210,7 @@ class LeaseService(LeaseServicer):
     async def CloseGroup(self, who: Caller, request: pb.CloseGroupRequest) -> pb.CloseGroupResponse:
         """Forget a group."""
         place = await self._place(who, request.name)
-        epoch = _number("epoch", request.epoch, 0)
+        epoch = number_in("epoch", request.epoch, 0, NUMBER_MAX)
         with leader_errors():
             answer = await self._broker.leases.close_group(place.queue, place.group, epoch)
         return pb.CloseGroupResponse(messages=checked(answer, place.name).count)
@@ -273,19 +274,11 @@ def _response(chunk: Fetched, offset: int, form: _Form) -> pb.FetchLeaseResponse
 
 
 def _ttl(ttl_ms: int) -> int:
-    if not LEASE_TTL_MS_MIN <= ttl_ms <= LEASE_TTL_MS_MAX:
-        raise bad_field("ttl_ms", f"must be {LEASE_TTL_MS_MIN} to {LEASE_TTL_MS_MAX}")
-    return ttl_ms
+    return number_in("ttl_ms", ttl_ms, LEASE_TTL_MS_MIN, LEASE_TTL_MS_MAX)
 
 
 def _epoch(epoch: int) -> int:
-    return _number("epoch", epoch, 1)
-
-
-def _number(field: str, value: int, least: int) -> int:
-    if not least <= value <= NUMBER_MAX:
-        raise bad_field(field, f"must be {least} to {NUMBER_MAX}")
-    return value
+    return number_in("epoch", epoch, 1, NUMBER_MAX)
 
 
 def _check_fetch(request: pb.FetchLeaseRequest) -> None:
@@ -295,9 +288,9 @@ def _check_fetch(request: pb.FetchLeaseRequest) -> None:
         CallError: INVALID_ARGUMENT.
     """
     _epoch(request.epoch)
-    _number("lease", request.lease, 1)
-    _number("offset", request.offset, 0)
-    _number("messages_max", request.messages_max, 0)
+    number_in("lease", request.lease, 1, NUMBER_MAX)
+    number_in("offset", request.offset, 0, NUMBER_MAX)
+    number_in("messages_max", request.messages_max, 0, NUMBER_MAX)
     if request.chunk_messages > LEASE_CHUNK_MESSAGES_MAX:
         raise bad_field("chunk_messages", f"must be at most {LEASE_CHUNK_MESSAGES_MAX}")
     if request.chunk_octets > LEASE_CHUNK_BYTES_MAX:
