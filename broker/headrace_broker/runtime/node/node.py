@@ -202,7 +202,7 @@ class BrokerNode:
             self.nodes_up,
             self.maintenance.avoided,
             self.directory.others,
-            self.catalog.submit,
+            self.topology.submit,
             self._catalog_voters,
             self.clocks.status,
         )
