@@ -32,16 +32,17 @@ from headrace_client.flow_value import Alarm, FlowChange
 from headrace_client.limits import CALL_SECONDS
 from headrace_client.loop_thread import SHARED, LoopThread
 from headrace_client.message import Properties
-from headrace_client.waiting import listing, waiting
+from headrace_client.waiting import Blocking, listing, waiting, waiting_for_all
 
 P = ParamSpec("P")
 T = TypeVar("T")
 A = TypeVar("A")
+C = TypeVar("C")
 S = TypeVar("S", bound=watches.Keyed)
 
 
 def _making(
-    method: Callable[Concatenate[asynchronous.Client, P], A], kind: Callable[[LoopThread, A], T]
+    method: Callable[Concatenate[C, P], A], kind: Callable[[LoopThread, A], T]
 ) -> Callable[Concatenate[Any, P], T]:
     """Return a method that makes the blocking form of what an asynchronous one makes."""
 
@@ -52,15 +53,7 @@ def _making(
     return call
 
 
-class _Blocking(Generic[A]):
-    """The blocking form of an asynchronous object."""
-
-    def __init__(self, thread: LoopThread, inner: A) -> None:
-        self._thread = thread
-        self._inner = inner
-
-
-class Topology(_Blocking[topologies.Topology]):
+class Topology(Blocking[topologies.Topology]):
     """See `headrace_client.topology.Topology`."""
 
     declare_queue = waiting(topologies.Topology.declare_queue)
@@ -97,7 +90,7 @@ class Topology(_Blocking[topologies.Topology]):
     policies = listing(topologies.Topology.policies)
 
 
-class Watch(_Blocking[watches.Watch[S]], Generic[S]):
+class Watch(Blocking[watches.Watch[S]], Generic[S]):
     """See `headrace_client.watch.Watch`: an iterator that waits."""
 
     def snapshot(self, timeout_s: float = CALL_SECONDS) -> tuple[S, ...]:
@@ -133,7 +126,7 @@ class Watch(_Blocking[watches.Watch[S]], Generic[S]):
         return found[0]
 
 
-class Flow(_Blocking[flows.Flow]):
+class Flow(Blocking[flows.Flow]):
     """See `headrace_client.flow.Flow`."""
 
     why = waiting(flows.Flow.why)
@@ -143,16 +136,11 @@ class Flow(_Blocking[flows.Flow]):
     set_limit = waiting(flows.Flow.set_limit)
     reset_limit = waiting(flows.Flow.reset_limit)
 
-    def watch(self, **options: Any) -> Watch[FlowChange]:
-        """See `headrace_client.flow.Flow.watch`."""
-        return Watch(self._thread, self._inner.watch(**options))
-
-    def watch_alarms(self) -> Watch[Alarm]:
-        """See `headrace_client.flow.Flow.watch_alarms`."""
-        return Watch(self._thread, self._inner.watch_alarms())
+    watch = _making(flows.Flow.watch, Watch[FlowChange])
+    watch_alarms = _making(flows.Flow.watch_alarms, Watch[Alarm])
 
 
-class Export(_Blocking[exports.Export]):
+class Export(Blocking[exports.Export]):
     """See `headrace_client.export.Export`."""
 
     shards = waiting(exports.Export.shards)
@@ -163,7 +151,7 @@ class Export(_Blocking[exports.Export]):
     read = listing(exports.Export.read)
 
 
-class LeaseGroup(_Blocking[leases.LeaseGroup]):
+class LeaseGroup(Blocking[leases.LeaseGroup]):
     """See `headrace_client.lease.LeaseGroup`."""
 
     @property
@@ -182,7 +170,7 @@ class LeaseGroup(_Blocking[leases.LeaseGroup]):
     fetch_columns = listing(leases.LeaseGroup.fetch_columns)
 
 
-class Advice(_Blocking[advices.Advice]):
+class Advice(Blocking[advices.Advice]):
     """See `headrace_client.advice.Advice`."""
 
     put = waiting(advices.Advice.put)
@@ -249,18 +237,7 @@ class Client:
     consumer = _making(asynchronous.Client.consumer, Consumer)
     lease_group = _making(asynchronous.Client.lease_group, LeaseGroup)
     why = waiting(asynchronous.Client.why)
-
-    def get(
-        self,
-        queue: str,
-        messages_max: int = 1,
-        *,
-        vhost: str | None = None,
-        timeout_s: float = CALL_SECONDS,
-    ) -> list[Delivery]:
-        """Take messages that wait at this moment, at most once; see the asyncio client."""
-        work = self._inner.get(queue, messages_max, vhost=vhost, timeout_s=timeout_s)
-        return [Delivery(self._thread, each) for each in self._thread.run(work)]
+    get = waiting_for_all(Delivery, asynchronous.Client.get)
 
     def watch_alarms(self) -> Watch[Alarm]:
         """Yield resources with alarms on each node, and each change."""

@@ -15,16 +15,11 @@ from headrace_client.error import HeadraceError
 from headrace_client.limits import DELIVERIES_AT_ONCE
 from headrace_client.loop_thread import LoopThread
 from headrace_client.message import Properties
-from headrace_client.waiting import waiting
-from headrace_protos.broker.v1.message_pb2 import Message
+from headrace_client.waiting import Blocking, waiting, waiting_for, waiting_for_all
 
 
-class Confirm:
+class Confirm(Blocking[confirms.Confirm]):
     """Publisher confirm of a message."""
-
-    def __init__(self, thread: LoopThread, inner: confirms.Confirm) -> None:
-        self._thread = thread
-        self._inner = inner
 
     @property
     def sequence(self) -> int:
@@ -60,13 +55,11 @@ class Confirm:
         self._thread.run(wait())
 
 
-class Publisher:
+class Publisher(Blocking[publishers.Publisher]):
     """See `headrace_client.publisher.Publisher`; a context manager that closes it."""
 
-    def __init__(self, thread: LoopThread, inner: publishers.Publisher) -> None:
-        self._thread = thread
-        self._inner = inner
-
+    publish = waiting_for(Confirm, publishers.Publisher.publish)
+    publish_all = waiting_for_all(Confirm, publishers.Publisher.publish_all)
     flush = waiting(publishers.Publisher.flush)
     close = waiting(publishers.Publisher.close)
 
@@ -85,27 +78,6 @@ class Publisher:
         trace: TracebackType | None,
     ) -> None:
         self._thread.run(self._inner.__aexit__(kind, error, trace))
-
-    def publish(
-        self,
-        body: bytes,
-        routing_key: str | None = None,
-        *,
-        exchange: str | None = None,
-        properties: Properties | None = None,
-        sequence: int | None = None,
-        timeout_s: float | None = None,
-    ) -> Confirm:
-        """Send a message, once the broker has room for it; see the asyncio client."""
-        work = self._inner.publish(
-            body,
-            routing_key,
-            exchange=exchange,
-            properties=properties,
-            sequence=sequence,
-            timeout_s=timeout_s,
-        )
-        return Confirm(self._thread, self._thread.run(work))
 
     def publish_many(
         self,
@@ -139,13 +111,6 @@ class Publisher:
             ]
 
         return [Confirm(self._thread, each) for each in self._thread.run(publish())]
-
-    def publish_all(
-        self, messages: Iterable[Message], sequences: Iterable[int] | None = None
-    ) -> list[Confirm]:
-        """Send messages, each once the broker has room for it; see the asyncio client."""
-        confirms = self._thread.run(self._inner.publish_all(messages, sequences))
-        return [Confirm(self._thread, each) for each in confirms]
 
     @property
     def node(self) -> str:
@@ -240,15 +205,14 @@ class Delivery:
         return found
 
 
-class Consumer:
+class Consumer(Blocking[consumers.Consumer]):
     """See `headrace_client.consumer.Consumer`: an iterator, and context manager that closes it.
 
     One thread takes deliveries; they may be settled in others.
     """
 
     def __init__(self, thread: LoopThread, inner: consumers.Consumer) -> None:
-        self._thread = thread
-        self._inner = inner
+        super().__init__(thread, inner)
         self._here: deque[deliveries.Delivery] = deque()
 
     close = waiting(consumers.Consumer.close)

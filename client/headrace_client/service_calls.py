@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, ClassVar, Generic, TypeVar
 
 import grpc
@@ -33,17 +33,13 @@ class ServiceCalls(Generic[Stub]):
         return await self._link.call(method, request, timeout_s)
 
     async def _listed(
-        self,
-        pick: Callable[[Stub], Any],
-        request: Any,
-        rows: Callable[[Any], Iterable[Any]],
-        kind: type[T],
+        self, pick: Callable[[Stub], Any], request: Any, rows: str, kind: type[T]
     ) -> AsyncIterator[T]:
-        """Yield the rows of all pages of a listing, each as a value of `kind`."""
+        """Yield the rows of all pages of a listing, which `rows` names, as values of `kind`."""
         request.page.size = PAGE_ROWS
         while True:
             answer = await self._call(pick, request)
-            for row in rows(answer):
+            for row in getattr(answer, rows):
                 yield read_value(kind, row)
             request.page.token = answer.next_token
             if not answer.next_token:

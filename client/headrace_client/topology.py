@@ -103,9 +103,7 @@ class Topology(ServiceCalls[TopologyAsyncStub]):
     def queues(self, *, vhost: str = "", name_prefix: str = "") -> AsyncIterator[Queue]:
         """Return queues in the order of names; of all vhosts unless one is given."""
         request = pb.ListQueuesRequest(vhost=vhost, name_prefix=name_prefix)
-        return self._listed(
-            lambda stub: stub.ListQueues, request, lambda answer: answer.queues, Queue
-        )
+        return self._listed(lambda stub: stub.ListQueues, request, "queues", Queue)
 
     # Exchanges
 
@@ -150,9 +148,7 @@ class Topology(ServiceCalls[TopologyAsyncStub]):
     def exchanges(self, *, vhost: str = "", name_prefix: str = "") -> AsyncIterator[Exchange]:
         """Return exchanges in the order of names; of all vhosts unless one is given."""
         request = pb.ListExchangesRequest(vhost=vhost, name_prefix=name_prefix)
-        return self._listed(
-            lambda stub: stub.ListExchanges, request, lambda answer: answer.exchanges, Exchange
-        )
+        return self._listed(lambda stub: stub.ListExchanges, request, "exchanges", Exchange)
 
     # Bindings
 
@@ -195,9 +191,7 @@ class Topology(ServiceCalls[TopologyAsyncStub]):
             request.queue = queue
         elif exchange:
             request.exchange = exchange
-        return self._listed(
-            lambda stub: stub.ListBindings, request, lambda answer: answer.bindings, Binding
-        )
+        return self._listed(lambda stub: stub.ListBindings, request, "bindings", Binding)
 
     # Vhosts
 
@@ -236,9 +230,7 @@ class Topology(ServiceCalls[TopologyAsyncStub]):
     def vhosts(self) -> AsyncIterator[Vhost]:
         """Return the vhosts that one may look at."""
         request = pb.ListVhostsRequest()
-        return self._listed(
-            lambda stub: stub.ListVhosts, request, lambda answer: answer.vhosts, Vhost
-        )
+        return self._listed(lambda stub: stub.ListVhosts, request, "vhosts", Vhost)
 
     # Users
 
@@ -282,7 +274,7 @@ class Topology(ServiceCalls[TopologyAsyncStub]):
     def users(self) -> AsyncIterator[User]:
         """Return all users."""
         request = pb.ListUsersRequest()
-        return self._listed(lambda stub: stub.ListUsers, request, lambda answer: answer.users, User)
+        return self._listed(lambda stub: stub.ListUsers, request, "users", User)
 
     # Permissions
 
@@ -317,12 +309,7 @@ class Topology(ServiceCalls[TopologyAsyncStub]):
     def permissions(self, *, user: str = "", vhost: str = "") -> AsyncIterator[Permission]:
         """Return permissions; of all users and vhosts unless one is given."""
         request = pb.ListPermissionsRequest(user=user, vhost=vhost)
-        return self._listed(
-            lambda stub: stub.ListPermissions,
-            request,
-            lambda answer: answer.permissions,
-            Permission,
-        )
+        return self._listed(lambda stub: stub.ListPermissions, request, "permissions", Permission)
 
     # Topic permissions
 
@@ -360,10 +347,7 @@ class Topology(ServiceCalls[TopologyAsyncStub]):
         """Return topic permissions; of all users and vhosts unless one is given."""
         request = pb.ListTopicPermissionsRequest(user=user, vhost=vhost)
         return self._listed(
-            lambda stub: stub.ListTopicPermissions,
-            request,
-            lambda answer: answer.permissions,
-            TopicPermission,
+            lambda stub: stub.ListTopicPermissions, request, "permissions", TopicPermission
         )
 
     # Policies
@@ -411,9 +395,7 @@ class Topology(ServiceCalls[TopologyAsyncStub]):
     def policies(self, *, vhost: str = "", operator: bool = False) -> AsyncIterator[Policy]:
         """Return policies, or operator policies; of all vhosts unless one is given."""
         request = pb.ListPoliciesRequest(vhost=vhost, operator=operator)
-        return self._listed(
-            lambda stub: stub.ListPolicies, request, lambda answer: answer.policies, Policy
-        )
+        return self._listed(lambda stub: stub.ListPolicies, request, "policies", Policy)
 
 
 def _tags(tags: Iterable[str] | None) -> pb.Tags | None:

@@ -10,9 +10,8 @@ flow control in `viewer`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 from headrace_broker.catalog.permission import (
     CONFIGURE,
@@ -20,11 +19,8 @@ from headrace_broker.catalog.permission import (
     READ,
     TOPIC,
     WRITE,
-    allowed,
-    chain_allowed,
-    forward_allowed,
+    Rights,
     may_enter,
-    topic_allowed,
 )
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.definition import EXCHANGE_TYPES, Binding, Queue
@@ -53,46 +49,6 @@ DEAD_LETTER_KEY: Final = "x-dead-letter-routing-key"
 # The same of policies.
 POLICY_SENDS_ON: Final = ("dead-letter-exchange", "alternate-exchange")
 POLICY_DEAD_LETTER_KEY: Final = "dead-letter-routing-key"
-
-# Answers whether a user may do an operation in a vhost to what has a name: `Permissions.may`,
-# which remembers answers, or `judge`.
-May: TypeAlias = Callable[[str, str, str, str], bool]
-
-# Answers whether a user has a permission in a vhost: `Permissions.may_enter`, or that of a catalog.
-MayEnter: TypeAlias = Callable[[str, str], bool]
-
-# Answers whether a user may do an operation in a vhost at an exchange with a routing key:
-# `Permissions.may_route`, which remembers answers, or `judge_routes`.
-MayRoute: TypeAlias = Callable[[str, str, str, str, str], bool]
-
-
-# Answers whether a user may have messages sent on to an exchange of a vhost, with a routing key or
-# any (None): `Permissions.may_forward`, or `judge_forwards`.
-MayForward: TypeAlias = Callable[[str, str, str, str | None], bool]
-
-# Answers whether a user may have what a binding lets through reach its destination:
-# `Permissions.may_chain`, or `judge_chains`.
-MayChain: TypeAlias = Callable[[str, Binding], bool]
-
-
-def judge(view: CatalogView) -> May:
-    """Return what answers from a catalog, without a memory of its own."""
-    return partial(allowed, view)
-
-
-def judge_routes(view: CatalogView) -> MayRoute:
-    """Return what answers from a catalog, without a memory of its own."""
-    return partial(topic_allowed, view)
-
-
-def judge_forwards(view: CatalogView) -> MayForward:
-    """Return what answers from a catalog."""
-    return partial(forward_allowed, view)
-
-
-def judge_chains(view: CatalogView) -> MayChain:
-    """Return what answers from a catalog."""
-    return partial(chain_allowed, view)
 
 
 class Caller(NamedTuple):
@@ -200,15 +156,17 @@ def stranger_text(user: str, vhost: str) -> str:
 # By name
 
 
-def check_allowed(may: May, user: str, vhost: str, operation: str, kind: str, name: str) -> None:
+def check_allowed(
+    rights: Rights, user: str, vhost: str, operation: str, kind: str, name: str
+) -> None:
     """Refuse an operation of `catalog.permission` on a QUEUE or EXCHANGE by its name."""
-    if not may(user, vhost, operation, name):
+    if not rights.may(user, vhost, operation, name):
         raise _without(user, vhost, operation, kind, name)
 
 
-def check_any(may: May, user: str, vhost: str, kind: str, name: str) -> None:
+def check_any(rights: Rights, user: str, vhost: str, kind: str, name: str) -> None:
     """Refuse to tell of a queue or exchange with which the user may do nothing at all."""
-    if not any(may(user, vhost, each, name) for each in (CONFIGURE, WRITE, READ)):
+    if not any(rights.may(user, vhost, each, name) for each in (CONFIGURE, WRITE, READ)):
         raise _without(user, vhost, CONFIGURE, kind, name)
 
 
@@ -217,18 +175,21 @@ def knows_queue(caller: Caller, view: CatalogView, queue: Queue) -> bool:
 
     A refusal that names the queue is only for callers for whom this is true.
     """
-    may = judge(view)
+    rights = Rights(view)
     return caller.sees(view, queue.vhost) and (
         caller.monitors
-        or any(may(caller.name, queue.vhost, each, queue.name) for each in (CONFIGURE, WRITE, READ))
+        or any(
+            rights.may(caller.name, queue.vhost, each, queue.name)
+            for each in (CONFIGURE, WRITE, READ)
+        )
     )
 
 
 def check_topic(
-    may_route: MayRoute, user: str, vhost: str, operation: str, exchange: str, routing_key: str
+    rights: Rights, user: str, vhost: str, operation: str, exchange: str, routing_key: str
 ) -> None:
     """Refuse a routing key at an exchange: WRITE to publish, READ to bind."""
-    if not may_route(user, vhost, operation, exchange, routing_key):
+    if not rights.may_route(user, vhost, operation, exchange, routing_key):
         key = (
             routing_key[:NAME_BYTES_MAX]
             .encode("utf-8", "surrogateescape")
@@ -240,30 +201,29 @@ def check_topic(
         )
 
 
-def check_ends(may: May, user: str, vhost: str, source: str, kind: str, destination: str) -> None:
-    """Refuse to bind a queue or exchange to an exchange with any routing key."""
-    check_allowed(may, user, vhost, WRITE, kind, destination)
-    check_allowed(may, user, vhost, READ, EXCHANGE, source)
-
-
-def check_binding(
-    may: May, may_route: MayRoute, may_chain: MayChain, user: str, binding: Binding
+def check_ends(
+    rights: Rights, user: str, vhost: str, source: str, kind: str, destination: str
 ) -> None:
+    """Refuse to bind a queue or exchange to an exchange with any routing key."""
+    check_allowed(rights, user, vhost, WRITE, kind, destination)
+    check_allowed(rights, user, vhost, READ, EXCHANGE, source)
+
+
+def check_binding(rights: Rights, user: str, binding: Binding) -> None:
     """Refuse to bind a queue or exchange to an exchange, or to unbind it.
 
     An exchange that routes by topics may be bound only so that it gets no keys with which the user
     may not publish there.
     """
     vhost, source = binding.vhost, binding.source
-    check_ends(may, user, vhost, source, binding.destination_type, binding.destination)
-    check_topic(may_route, user, vhost, READ, source, binding.routing_key)
-    if not may_chain(user, binding):
+    check_ends(rights, user, vhost, source, binding.destination_type, binding.destination)
+    check_topic(rights, user, vhost, READ, source, binding.routing_key)
+    if not rights.may_chain(user, binding):
         raise _cannot_forward(user, vhost, binding.destination)
 
 
 def check_declares(
-    may: May,
-    may_forward: MayForward,
+    rights: Rights,
     user: str,
     vhost: str,
     kind: str,  # QUEUE or EXCHANGE
@@ -276,17 +236,15 @@ def check_declares(
     A new one needs a permission to publish to its exchange for dead letters, or its alternate one,
     with the keys that messages have then, and to read itself.
     """
-    check_allowed(may, user, vhost, CONFIGURE, kind, name)
+    check_allowed(rights, user, vhost, CONFIGURE, kind, name)
     target = arguments.get(SENDS_ON[kind])
     if isinstance(target, str) and not known:
-        check_allowed(may, user, vhost, READ, kind, name)
+        check_allowed(rights, user, vhost, READ, kind, name)
         key = arguments.get(DEAD_LETTER_KEY) if kind == QUEUE else None
-        _check_forward(may, may_forward, user, vhost, target, key)
+        _check_forward(rights, user, vhost, target, key)
 
 
-def check_policy(
-    may: May, may_forward: MayForward, caller: Caller, vhost: str, definition: Mapping[str, Any]
-) -> None:
+def check_policy(rights: Rights, caller: Caller, vhost: str, definition: Mapping[str, Any]) -> None:
     """Refuse a policy that has messages sent on to where its author may not publish.
 
     Administrators give themselves every permission, and are not asked for it.
@@ -298,16 +256,14 @@ def check_policy(
         if isinstance(target, str):
             dead = setting == POLICY_SENDS_ON[0]
             key = definition.get(POLICY_DEAD_LETTER_KEY) if dead else None
-            _check_forward(may, may_forward, caller.name, vhost, target, key)
+            _check_forward(rights, caller.name, vhost, target, key)
 
 
-def _check_forward(
-    may: May, may_forward: MayForward, user: str, vhost: str, target: str, routing_key: Any
-) -> None:
+def _check_forward(rights: Rights, user: str, vhost: str, target: str, routing_key: Any) -> None:
     """Refuse to have messages sent on to an exchange, with a routing key or their own."""
-    check_allowed(may, user, vhost, WRITE, EXCHANGE, target)
+    check_allowed(rights, user, vhost, WRITE, EXCHANGE, target)
     key = routing_key if isinstance(routing_key, str) else None
-    if not may_forward(user, vhost, target, key):
+    if not rights.may_forward(user, vhost, target, key):
         raise _cannot_forward(user, vhost, target)
 
 

@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from headrace_broker.catalog.access import (
     QUEUE,
     Caller,
-    May,
-    MayEnter,
     check_administers,
     check_allowed,
-    judge,
     refused,
     stranger_text,
 )
-from headrace_broker.catalog.permission import READ, may_enter
+from headrace_broker.catalog.permission import READ, Rights
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.reply_code import AmqpError
 
 
-def check_copies(
-    caller: Caller, may_enter: MayEnter, may: May, operation: str, vhost: str, queue: str
-) -> None:
+def check_copies(caller: Caller, rights: Rights, operation: str, vhost: str, queue: str) -> None:
     """Refuse to read all messages of a queue for a backup (READ), or to put them back (WRITE).
 
     It takes an administrator with a permission in the vhost, whether the queue is there or not.
     """
     check_administers(caller)
-    if not may_enter(caller.name, vhost):
+    if not rights.may_enter(caller.name, vhost):
         raise refused(stranger_text(caller.name, vhost))
-    check_allowed(may, caller.name, vhost, operation, QUEUE, queue)
+    check_allowed(rights, caller.name, vhost, operation, QUEUE, queue)
 
 
 def backup_refusal(view: CatalogView, user: str, queue: Queue) -> str:
@@ -39,7 +32,7 @@ def backup_refusal(view: CatalogView, user: str, queue: Queue) -> str:
     known = view.user(user)
     caller = Caller(user, known.tags if known is not None else ())
     try:
-        check_copies(caller, partial(may_enter, view), judge(view), READ, queue.vhost, queue.name)
+        check_copies(caller, Rights(view), READ, queue.vhost, queue.name)
     except AmqpError as error:
         return error.text
     return ""

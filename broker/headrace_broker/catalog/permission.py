@@ -17,6 +17,8 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final, final
 
+from typing_extensions import override
+
 from headrace_broker.catalog.event import Event, PermissionChanged, TopicPermissionChanged
 from headrace_broker.catalog.pattern import matches
 from headrace_broker.catalog.view import CatalogView
@@ -38,60 +40,6 @@ EXCHANGE_KIND: Final = "exchange"  # of a binding's destination
 _ANY_KEY: Final = frozenset([".*", "^.*", ".*$", "^.*$", "^"])  # expressions that fit every key
 
 DEFAULT_EXCHANGE_NAME: Final = "amq.default"  # what the exchange "" is called in permissions
-
-
-def allowed(view: CatalogView, user: str, vhost: str, operation: str, name: str) -> bool:
-    """Return whether a user may CONFIGURE, WRITE or READ the queue or exchange of a name."""
-    if not view.guarded:
-        return True
-    permission = view.permission(user, vhost)
-    if permission is None:
-        return False
-    patterns = {CONFIGURE: permission.configure, WRITE: permission.write, READ: permission.read}
-    pattern = patterns[operation]
-    # RabbitMQ takes an empty expression as one that fits the empty name only.
-    return pattern != "" and matches(pattern, name or DEFAULT_EXCHANGE_NAME)
-
-
-def topic_allowed(
-    view: CatalogView, user: str, vhost: str, operation: str, exchange: str, routing_key: str
-) -> bool:
-    """Return whether a user may use a routing key there: WRITE to publish, READ to bind."""
-    told = view.topic_permission(user, vhost, exchange)
-    if told is None or not _routes_by_topic(view.exchange(vhost, exchange)):
-        return True
-    return _fits(told, operation, routing_key)
-
-
-def forward_allowed(
-    view: CatalogView, user: str, vhost: str, exchange: str, routing_key: str | None
-) -> bool:
-    """Return whether a user may have messages sent on to an exchange that the user may write to.
-
-    What is sent on was published elsewhere, where nobody asks for the keys of this exchange. One
-    that is not there yet is taken for one that routes by topics. A key of None is any.
-    """
-    told = view.topic_permission(user, vhost, exchange)
-    if told is None:
-        return True
-    known = view.exchange(vhost, exchange)
-    if known is not None and not _routes_by_topic(known):
-        return True
-    if routing_key is None:
-        return told.write in _ANY_KEY
-    return _fits(told, WRITE, routing_key)
-
-
-def chain_allowed(view: CatalogView, user: str, binding: Binding) -> bool:
-    """Return whether a user may have all that a binding lets through reach its destination."""
-    if binding.destination_type != EXCHANGE_KIND:
-        return True
-    source = view.exchange(binding.vhost, binding.source)
-    kind = _routes_as(source) if source is not None else ""
-    words = binding.routing_key.split(".")
-    exact = kind == DIRECT or (kind == TOPIC and not {"*", "#"} & set(words))
-    key = binding.routing_key if exact else None
-    return forward_allowed(view, user, binding.vhost, binding.destination, key)
 
 
 def expanded(pattern: str, told: TopicPermission) -> str:
@@ -127,13 +75,72 @@ def may_enter(view: CatalogView, user: str, vhost: str) -> bool:
     return not view.guarded or view.permission(user, vhost) is not None
 
 
+class Rights:
+    """Answers what users may, from a catalog."""
+
+    def __init__(self, view: CatalogView) -> None:
+        self._view = view
+
+    def may_enter(self, user: str, vhost: str) -> bool:
+        """Return what `may_enter` does."""
+        return may_enter(self._view, user, vhost)
+
+    def may(self, user: str, vhost: str, operation: str, name: str) -> bool:
+        """Return whether a user may CONFIGURE, WRITE or READ the queue or exchange of a name."""
+        if not self._view.guarded:
+            return True
+        permission = self._view.permission(user, vhost)
+        if permission is None:
+            return False
+        patterns = {CONFIGURE: permission.configure, WRITE: permission.write, READ: permission.read}
+        pattern = patterns[operation]
+        # RabbitMQ takes an empty expression as one that fits the empty name only.
+        return pattern != "" and matches(pattern, name or DEFAULT_EXCHANGE_NAME)
+
+    def may_route(
+        self, user: str, vhost: str, operation: str, exchange: str, routing_key: str
+    ) -> bool:
+        """Return whether a user may use a routing key there: WRITE to publish, READ to bind."""
+        told = self._view.topic_permission(user, vhost, exchange)
+        if told is None or not _routes_by_topic(self._view.exchange(vhost, exchange)):
+            return True
+        return _fits(told, operation, routing_key)
+
+    def may_forward(self, user: str, vhost: str, exchange: str, routing_key: str | None) -> bool:
+        """Return whether a user may have messages sent on to an exchange they may write to.
+
+        What is sent on was published elsewhere, where nobody asks for the keys of this exchange.
+        One that is not there yet is taken for one that routes by topics. A key of None is any.
+        """
+        told = self._view.topic_permission(user, vhost, exchange)
+        if told is None:
+            return True
+        known = self._view.exchange(vhost, exchange)
+        if known is not None and not _routes_by_topic(known):
+            return True
+        if routing_key is None:
+            return told.write in _ANY_KEY
+        return _fits(told, WRITE, routing_key)
+
+    def may_chain(self, user: str, binding: Binding) -> bool:
+        """Return whether a user may have all that a binding lets through reach its destination."""
+        if binding.destination_type != EXCHANGE_KIND:
+            return True
+        source = self._view.exchange(binding.vhost, binding.source)
+        kind = _routes_as(source) if source is not None else ""
+        words = binding.routing_key.split(".")
+        exact = kind == DIRECT or (kind == TOPIC and not {"*", "#"} & set(words))
+        key = binding.routing_key if exact else None
+        return self.may_forward(user, binding.vhost, binding.destination, key)
+
+
 @final
-class Permissions:
+class Permissions(Rights):
     """Answers what users may, from memory where possible."""
 
     def __init__(self, view: CatalogView) -> None:
+        super().__init__(view)
         self.version = 0  # counts up when an answer may have become another one
-        self._view = view
         self._guarded = view.guarded
         self._answers: dict[tuple[str, str, str, str], bool] = {}
         self._topic_answers: dict[tuple[str, str, str, str, str], bool] = {}
@@ -149,37 +156,25 @@ class Permissions:
             self._answers = {}
             self._topic_answers = {}
 
+    @override
     def may(self, user: str, vhost: str, operation: str, name: str) -> bool:
-        """Return what `allowed` does."""
         key = (user, vhost, operation, name)
         answer = self._answers.get(key)
         if answer is None:
-            answer = allowed(self._view, user, vhost, operation, name)
+            answer = super().may(user, vhost, operation, name)
             if len(self._answers) >= PERMISSIONS_CACHED_MAX:
                 self._answers = {}
             self._answers[key] = answer
         return answer
 
-    def may_enter(self, user: str, vhost: str) -> bool:
-        """Return what `may_enter` does."""
-        return may_enter(self._view, user, vhost)
-
     def narrows(self, user: str, vhost: str, exchange: str) -> bool:
         """Return whether `may_route` is to be asked: a user has a topic permission there."""
         return self._view.topic_permission(user, vhost, exchange) is not None
 
-    def may_forward(self, user: str, vhost: str, exchange: str, routing_key: str | None) -> bool:
-        """Return what `forward_allowed` does."""
-        return forward_allowed(self._view, user, vhost, exchange, routing_key)
-
-    def may_chain(self, user: str, binding: Binding) -> bool:
-        """Return what `chain_allowed` does."""
-        return chain_allowed(self._view, user, binding)
-
+    @override
     def may_route(
         self, user: str, vhost: str, operation: str, exchange: str, routing_key: str
     ) -> bool:
-        """Return what `topic_allowed` does."""
         told = self._view.topic_permission(user, vhost, exchange)
         if told is None or not _routes_by_topic(self._view.exchange(vhost, exchange)):
             return True

@@ -184,16 +184,7 @@ class Broker:
         """
 
     @abstractmethod
-    async def declare_exchange(
-        self,
-        vhost: str,
-        name: str,
-        kind: str,
-        durable: bool,
-        auto_delete: bool,
-        internal: bool,
-        arguments: dict[str, Any],
-    ) -> None:
+    async def declare_exchange(self, exchange: Exchange) -> None:
         """Create an exchange unless an equivalent one exists.
 
         Raises:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -45,42 +46,28 @@ class GroupConfig:
 
 
 @final
+@dataclass(eq=False)
 class CoreOptions:
     """Tunables of a group's core."""
 
-    def __init__(
-        self,
-        election_ticks: i64 = 10,
-        heartbeat_ticks: i64 = 1,
-        append_entries_max: i64 = 1024,
-        append_bytes_max: i64 = 1 << 20,
-        inflight_max: i64 = 64,
-        inflight_bytes_max: i64 = 16 << 20,
-        uncommitted_bytes_max: i64 = 16 << 20,
-        queued_bytes_max: i64 = QUEUED_BYTES_MAX,
-        urgent_bytes_max: i64 = 16 << 20,
-        promote_lag_max: i64 = 256,
-        committed_bytes_max: i64 = 4 << 20,
-        quiesce_ticks: i64 = 20,
-    ) -> None:
-        # base election timeout in ticks; drawn anew per term in [n, 2n)
-        self.election_ticks = election_ticks
-        # ticks between a leader's heartbeats, less than election_ticks
-        self.heartbeat_ticks = heartbeat_ticks
-        self.append_entries_max = append_entries_max
-        # bytes of entry data in one APPEND (one entry always fits)
-        self.append_bytes_max = append_bytes_max
-        self.inflight_max = inflight_max  # APPENDs sent and not answered, per follower
-        self.inflight_bytes_max = inflight_bytes_max  # their bytes, per follower
-        # bytes appended and not committed, beyond which proposals wait
-        self.uncommitted_bytes_max = uncommitted_bytes_max
-        # bytes of proposals that wait, beyond which propose is BUSY; one may be longer
-        self.queued_bytes_max = queued_bytes_max
-        self.urgent_bytes_max = urgent_bytes_max  # bytes that urgent proposals may add to those
-        # entries that a learner may lack of the committed ones to become a voter, where it does not
-        # keep pace: see `core.reconfiguration.is_caught_up`
-        self.promote_lag_max = promote_lag_max
-        # bytes handed out for application in one Ready (one entry always fits)
-        self.committed_bytes_max = committed_bytes_max
-        # idle ticks after which a leader lets its group fall silent; 0 never
-        self.quiesce_ticks = quiesce_ticks
+    # base election timeout in ticks; drawn anew per term in [n, 2n)
+    election_ticks: i64 = 10
+    # ticks between a leader's heartbeats, less than election_ticks
+    heartbeat_ticks: i64 = 1
+    append_entries_max: i64 = 1024
+    # bytes of entry data in one APPEND (one entry always fits)
+    append_bytes_max: i64 = 1 << 20
+    inflight_max: i64 = 64  # APPENDs sent and not answered, per follower
+    inflight_bytes_max: i64 = 16 << 20  # their bytes, per follower
+    # bytes appended and not committed, beyond which proposals wait
+    uncommitted_bytes_max: i64 = 16 << 20
+    # bytes of proposals that wait, beyond which propose is BUSY; one may be longer
+    queued_bytes_max: i64 = QUEUED_BYTES_MAX
+    urgent_bytes_max: i64 = 16 << 20  # bytes that urgent proposals may add to those
+    # entries that a learner may lack of the committed ones to become a voter, where it does not
+    # keep pace: see `core.reconfiguration.is_caught_up`
+    promote_lag_max: i64 = 256
+    # bytes handed out for application in one Ready (one entry always fits)
+    committed_bytes_max: i64 = 4 << 20
+    # idle ticks after which a leader lets its group fall silent; 0 never
+    quiesce_ticks: i64 = 20

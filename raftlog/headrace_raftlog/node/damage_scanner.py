@@ -12,6 +12,7 @@ import asyncio
 import logging
 from typing import Final
 
+from headrace_raftlog.ending import end_tasks, task_error
 from headrace_raftlog.model.errors import DamageFoundError
 from headrace_raftlog.model.group import LEADER
 from headrace_raftlog.model.membership import can_do_without, member_node
@@ -50,11 +51,7 @@ class DamageScanner:
 
     async def stop(self) -> None:
         """End all of it."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end_tasks(self._tasks)
 
     async def look_at(self, hosted: HostedGroup, sequence: int) -> None:
         """Read the records that a group needs of a segment, and note damage."""
@@ -78,10 +75,8 @@ class DamageScanner:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled():
-            error = task.exception()
-            if error is not None:
-                self._host.fail(error)
+        if (error := task_error(task)) is not None:
+            self._host.fail(error)
 
     def _found(self, hosted: HostedGroup, damaged: Needed) -> None:
         view, location = hosted.view, damaged.location

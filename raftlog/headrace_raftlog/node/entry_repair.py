@@ -16,6 +16,7 @@ import logging
 import time
 from typing import Final
 
+from headrace_raftlog.ending import end_tasks, task_error
 from headrace_raftlog.model.entry import HardState
 from headrace_raftlog.model.limits import (
     FETCHES_MAX,
@@ -91,18 +92,12 @@ class EntryRepair:
 
     async def stop(self) -> None:
         """End all of it."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end_tasks(self._tasks)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled():
-            error = task.exception()
-            if error is not None:
-                self._host.fail(error)
+        if (error := task_error(task)) is not None:
+            self._host.fail(error)
 
     async def _run(self, hosted: HostedGroup) -> None:
         logged_at = time.monotonic()

@@ -15,6 +15,7 @@ from typing import Final
 
 import grpc
 
+from headrace_raftlog.ending import end_tasks
 from headrace_raftlog.model.errors import (
     CloneError,
     CorruptLogError,
@@ -180,10 +181,7 @@ class RaftNode(GroupQueries, NodeStanding):
         """Stop taking part, write appended entries, release the data directory."""
         self._stopping = True
         self._host.stopped = True
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await end_tasks(self._tasks)
         await self._fetcher.stop()
         await self._repair.stop()
         await self._damage_scanner.stop()

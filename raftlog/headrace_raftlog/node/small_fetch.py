@@ -12,6 +12,7 @@ from contextlib import aclosing
 from itertools import islice
 from typing import Final, NamedTuple
 
+from headrace_raftlog.ending import end_tasks, task_error
 from headrace_raftlog.model.limits import SMALL_SNAPSHOTS_MAX
 from headrace_raftlog.node.host import Host
 from headrace_raftlog.node.hosted_group import HostedGroup
@@ -83,17 +84,11 @@ class SmallSnapshotFetcher:
 
     async def stop(self) -> None:
         """End all calls."""
-        tasks = list(self._calling.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end_tasks(self._calling.values())
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled():
-            error = task.exception()
-            if error is not None:
-                self._host.fail(error)
+        if (error := task_error(task)) is not None:
+            self._host.fail(error)
 
     async def _serve(self, node: int) -> None:
         """Make calls to a node until no group waits; whoever still does is told."""

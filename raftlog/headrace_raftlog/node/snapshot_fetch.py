@@ -17,6 +17,7 @@ import logging
 from contextlib import aclosing
 from typing import Final
 
+from headrace_raftlog.ending import end_tasks, task_error
 from headrace_raftlog.log_event import DEBUG, INFO, RAFT, SNAPSHOT_INSTALLED, log_event
 from headrace_raftlog.model.group import CATALOG_GROUP
 from headrace_raftlog.model.limits import (
@@ -85,21 +86,15 @@ class SnapshotFetcher:
 
     async def stop(self) -> None:
         """End all fetches."""
-        tasks = [task for _, task in self._running.values()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end_tasks(task for _, task in self._running.values())
         await self._small.stop()
 
     def _ended(self, group: int, task: asyncio.Task[None]) -> None:
         running = self._running.get(group)
         if running is not None and running[1] is task:
             del self._running[group]
-        if not task.cancelled():
-            error = task.exception()
-            if error is not None:
-                self._host.fail(error)
+        if (error := task_error(task)) is not None:
+            self._host.fail(error)
 
     async def _run(self, hosted: HostedGroup, offer: SnapshotOffer) -> None:
         node = member_node(offer.leader)

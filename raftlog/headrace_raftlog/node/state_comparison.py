@@ -15,6 +15,7 @@ from collections.abc import Callable
 from heapq import nsmallest
 from typing import Final
 
+from headrace_raftlog.ending import end_tasks, task_error
 from headrace_raftlog.log_event import RAFT, REPLICAS_DIFFER, log_event
 from headrace_raftlog.model.group import LEADER
 from headrace_raftlog.model.limits import (
@@ -116,13 +117,12 @@ class StateComparison:
     async def stop(self) -> None:
         """End it."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait((self._task,))
+            await end_tasks((self._task,))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._task = None
         self._next_s = self._clock() + self._round_s
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if (error := task_error(task)) is not None:
             self._host.fail(error)
 
     async def _round(self) -> None:

@@ -11,6 +11,7 @@ import grpc
 
 from headrace_protos.raftlog.v1.transport_pb2 import FrameBytes, StreamPlace
 from headrace_protos.raftlog.v1.transport_pb2_grpc import RaftTransportStub
+from headrace_raftlog.ending import task_error
 from headrace_raftlog.model.limits import FRAME_PIECE_BYTES_MIN, FRAME_WRITE_BYTES
 from headrace_raftlog.transport.frame_connection import FrameConnection, enter
 from headrace_raftlog.transport.security import Security
@@ -144,7 +145,7 @@ class CallTransport(asyncio.Transport):
 
 def _problem(task: asyncio.Task[Any]) -> Exception | None:
     """Return why a part of a call has ended; what is no fault of the call is told to the loop."""
-    error = None if task.cancelled() else task.exception()
+    error = task_error(task)
     if error is None:
         return None
     if isinstance(error, grpc.aio.AioRpcError):

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final, Protocol, cast
 
 from headrace_raftlog.accepting import accept
+from headrace_raftlog.ending import end_tasks, task_error
 from headrace_raftlog.model.limits import (
     FRAME_ACK_BYTES,
     FRAME_BYTES_MAX,
@@ -106,10 +107,7 @@ class FrameListener:
         """Close everything."""
         for each in [*self.callers, *self.open]:
             each.abort()
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await end_tasks(self._tasks)
         self._close_sockets()
 
     def _listen(self, places: list[tuple[int, str]], port: int) -> None:
@@ -140,7 +138,7 @@ class FrameListener:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if (error := task_error(task)) is not None:
             self._gate.failed(error)
 
     def report(self, text: str) -> None:

@@ -16,6 +16,7 @@ from headrace_protos.raftlog.v1.transport_pb2_grpc import (
     add_RaftTransportServicer_to_server,
 )
 from headrace_raftlog.accepting import listening_problem
+from headrace_raftlog.ending import end_tasks
 from headrace_raftlog.log_event import CLUSTER, LOOP_STALLED, log_event
 from headrace_raftlog.model.limits import MARKS_WRITE_S, OUTBOX_BYTES_MAX
 from headrace_raftlog.model.mark import Mark
@@ -174,8 +175,7 @@ class Transport:
         session.close()
         task = self._tasks.pop(peer, None)
         if task is not None:
-            task.cancel()
-            await asyncio.wait((task,))
+            await end_tasks((task,))
         await self.bulk.close(peer)
 
     async def verify_anew(self) -> None:
@@ -200,10 +200,7 @@ class Transport:
     async def _stop(self) -> None:
         for session in self.sessions.values():
             session.close()
-        for task in self._tasks.values():
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks.values())
+        await end_tasks(self._tasks.values())
         await self.bulk.close()
         await self._servicer.listener.stop()
         await self.server.stop(None)

@@ -9,16 +9,8 @@ import pytest
 
 from headrace_broker.catalog import access
 from headrace_broker.catalog import command as commands
-from headrace_broker.catalog.access import (
-    EXCHANGE,
-    QUEUE,
-    Caller,
-    judge,
-    judge_chains,
-    judge_forwards,
-    judge_routes,
-)
-from headrace_broker.catalog.permission import CONFIGURE, READ, WRITE
+from headrace_broker.catalog.access import EXCHANGE, QUEUE, Caller
+from headrace_broker.catalog.permission import CONFIGURE, READ, WRITE, Rights
 from headrace_broker.model.definition import Binding, Permission, TopicPermission, User
 from headrace_broker.model.reply_code import (
     ACCESS_REFUSED,
@@ -83,32 +75,32 @@ def test_a_vhost_is_seen_by_monitors_and_entered_by_who_has_a_permission(view: A
     ("operation", "name"), [(CONFIGURE, "q1"), (WRITE, "x1"), (READ, "r1"), (READ, "q1")]
 )
 def test_a_name_takes_the_permission_of_its_operation(view: Any, operation: str, name: str) -> None:
-    may = judge(view)
-    access.check_allowed(may, "clerk", "/", operation, QUEUE, name)
-    text = refusal(access.check_allowed, may, "clerk", "/", operation, QUEUE, "other")
+    rights = Rights(view)
+    access.check_allowed(rights, "clerk", "/", operation, QUEUE, name)
+    text = refusal(access.check_allowed, rights, "clerk", "/", operation, QUEUE, "other")
     assert text == f"{operation} access to queue 'other' in vhost '/' refused for user 'clerk'"
-    assert refusal(access.check_allowed, may, "clerk", "v", operation, QUEUE, name)
+    assert refusal(access.check_allowed, rights, "clerk", "v", operation, QUEUE, name)
 
 
 def test_the_default_exchange_is_named_in_refusals(view: Any) -> None:
-    text = refusal(access.check_allowed, judge(view), "clerk", "/", WRITE, EXCHANGE, "")
+    text = refusal(access.check_allowed, Rights(view), "clerk", "/", WRITE, EXCHANGE, "")
     assert text.startswith("write access to exchange 'amq.default' in vhost '/'")
 
 
 def test_any_permission_at_all_lets_one_hear_of_a_name(view: Any) -> None:
     for name in ("q", "x", "r"):
-        access.check_any(judge(view), "clerk", "/", QUEUE, name)
-    assert refusal(access.check_any, judge(view), "clerk", "/", QUEUE, "z")
+        access.check_any(Rights(view), "clerk", "/", QUEUE, name)
+    assert refusal(access.check_any, Rights(view), "clerk", "/", QUEUE, "z")
 
 
 def test_a_binding_takes_write_at_its_end_and_read_at_its_source(view: Any) -> None:
-    judges = judge(view), judge_routes(view), judge_chains(view)
-    access.check_binding(*judges, "clerk", Binding("/", "r", QUEUE, "x", "k"))
+    rights = Rights(view)
+    access.check_binding(rights, "clerk", Binding("/", "r", QUEUE, "x", "k"))
     assert "write access to queue 'r'" in refusal(
-        access.check_binding, *judges, "clerk", Binding("/", "r", QUEUE, "r", "k")
+        access.check_binding, rights, "clerk", Binding("/", "r", QUEUE, "r", "k")
     )
     assert "read access to exchange 'x'" in refusal(
-        access.check_binding, *judges, "clerk", Binding("/", "x", EXCHANGE, "x", "k")
+        access.check_binding, rights, "clerk", Binding("/", "x", EXCHANGE, "x", "k")
     )
 
 
@@ -117,14 +109,14 @@ def test_a_binding_at_a_topic_exchange_takes_a_routing_key_that_may_be_read(
 ) -> None:
     driver.exchange("r", "topic")
     driver.do(commands.PutTopicPermission(TopicPermission("clerk", "/", "r", "", "^a")))
-    judges = judge(view), judge_routes(view), judge_chains(view)
-    access.check_binding(*judges, "clerk", Binding("/", "r", QUEUE, "x", "a.b"))
-    text = refusal(access.check_binding, *judges, "clerk", Binding("/", "r", QUEUE, "x", "b"))
+    rights = Rights(view)
+    access.check_binding(rights, "clerk", Binding("/", "r", QUEUE, "x", "a.b"))
+    text = refusal(access.check_binding, rights, "clerk", Binding("/", "r", QUEUE, "x", "b"))
     assert text == (
         "read access to topic 'b' in exchange 'r' in vhost '/' refused for user 'clerk'"
     )
     key = "b" * 300 + "\udcff"
-    text = refusal(access.check_topic, judges[1], "clerk", "/", WRITE, "r", key)
+    text = refusal(access.check_topic, rights, "clerk", "/", WRITE, "r", key)
     assert text.startswith("write access to topic 'bbb")
     assert "\udcff" not in text
     assert len(text) < 400
@@ -136,20 +128,22 @@ def test_a_binding_at_a_topic_exchange_takes_a_routing_key_that_may_be_read(
 def test_what_is_new_and_sends_on_takes_more_than_configure(
     view: Any, kind: str, argument: str
 ) -> None:
-    may = judge(view), judge_forwards(view)
-    access.check_declares(*may, "clerk", "/", kind, "q", {argument: "x"}, False)
-    access.check_declares(*may, "clerk", "/", kind, "q", {argument: "z"}, True)
-    access.check_declares(*may, "clerk", "/", kind, "q", {argument: 5}, False)  # refused elsewhere
-    text = refusal(access.check_declares, *may, "clerk", "/", kind, "q", {argument: "z"}, False)
+    rights = Rights(view)
+    access.check_declares(rights, "clerk", "/", kind, "q", {argument: "x"}, False)
+    access.check_declares(rights, "clerk", "/", kind, "q", {argument: "z"}, True)
+    access.check_declares(
+        rights, "clerk", "/", kind, "q", {argument: 5}, False
+    )  # refused elsewhere
+    text = refusal(access.check_declares, rights, "clerk", "/", kind, "q", {argument: "z"}, False)
     assert text.startswith("write access to exchange 'z'")
-    assert refusal(access.check_declares, *may, "clerk", "/", kind, "z", {}, True)
+    assert refusal(access.check_declares, rights, "clerk", "/", kind, "z", {}, True)
 
 
 def declares(view: Any, arguments: dict[str, Any], kind: str = QUEUE) -> str:
     """Return why the clerk may not declare something new with these arguments, "" if so."""
-    judges = judge(view), judge_forwards(view)
+    rights = Rights(view)
     try:
-        access.check_declares(*judges, "clerk", "/", kind, "q", arguments, False)
+        access.check_declares(rights, "clerk", "/", kind, "q", arguments, False)
     except AmqpError as error:
         return error.text
     return ""
@@ -219,17 +213,17 @@ def test_an_exchange_that_routes_otherwise_asks_for_no_topics(driver: Any, view:
 def test_a_chain_of_exchanges_carries_no_key_that_may_not_be_published(
     driver: Any, view: Any, source: str, key: str, allowed: bool
 ) -> None:
-    judges = judge(view), judge_routes(view), judge_chains(view)
+    rights = Rights(view)
     if source:
         driver.exchange("r", source)
     driver.exchange("x", "topic")
     binding = Binding("/", "r", EXCHANGE, "x", key)
-    access.check_binding(*judges, "clerk", binding)
+    access.check_binding(rights, "clerk", binding)
     driver.do(commands.PutTopicPermission(TopicPermission("clerk", "/", "x", "^a", "")))
     if allowed:
-        access.check_binding(*judges, "clerk", binding)
+        access.check_binding(rights, "clerk", binding)
     else:
-        text = refusal(access.check_binding, *judges, "clerk", binding)
+        text = refusal(access.check_binding, rights, "clerk", binding)
         assert text.startswith("sending messages on to exchange 'x'")
 
 
@@ -254,14 +248,14 @@ def test_a_policy_sends_on_to_where_its_author_may_publish(
 ) -> None:
     driver.exchange("xt", "topic")
     driver.do(commands.PutTopicPermission(TopicPermission("clerk", "/", "xt", "^a", "")))
-    judges = judge(view), judge_forwards(view)
+    rights = Rights(view)
     author = Caller("clerk", ("policymaker",))
     if reason:
-        text = refusal(access.check_policy, *judges, author, "/", definition)
+        text = refusal(access.check_policy, rights, author, "/", definition)
         assert text.startswith(reason)
     else:
-        access.check_policy(*judges, author, "/", definition)
-    access.check_policy(*judges, Caller("clerk", ("administrator",)), "/", definition)
+        access.check_policy(rights, author, "/", definition)
+    access.check_policy(rights, Caller("clerk", ("administrator",)), "/", definition)
 
 
 def test_some_names_and_exchanges_are_the_brokers() -> None:

@@ -22,7 +22,7 @@ from headrace_broker.catalog.event import (
     VhostRemoved,
 )
 from headrace_broker.catalog.machine import Catalog
-from headrace_broker.catalog.permission import CONFIGURE, READ, allowed
+from headrace_broker.catalog.permission import CONFIGURE, READ, Rights
 from headrace_broker.catalog.policy import applies, effective, queue_arguments
 from headrace_broker.catalog.proposal import command_problem
 from headrace_broker.catalog.request import Request, encode_envelope
@@ -385,8 +385,8 @@ def test_what_another_version_took_is_kept_and_means_nothing_here(driver: Any) -
     driver.do(commands.PutPolicy(anywhere))
     assert queue_arguments(driver.catalog, queue) == {}
     driver.do(commands.PutPermission(Permission("guest", "/", "(?later)", "(?later)", ".*")))
-    assert not allowed(driver.catalog, "guest", "/", CONFIGURE, "a")
-    assert allowed(driver.catalog, "guest", "/", READ, "a")
+    assert not Rights(driver.catalog).may("guest", "/", CONFIGURE, "a")
+    assert Rights(driver.catalog).may("guest", "/", READ, "a")
     assert driver.do(commands.SetVhostLimits("/", {"later": 1})) == Ok({"later": 1})
     assert driver.do(commands.PutVhost(Vhost("/", default_queue_type="stream"))) == Ok(
         Vhost("/", default_queue_type="stream")

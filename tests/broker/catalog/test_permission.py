@@ -13,7 +13,7 @@ from headrace_broker.catalog.permission import (
     READ,
     WRITE,
     Permissions,
-    allowed,
+    Rights,
     may_enter,
 )
 from headrace_broker.model.definition import Permission, User
@@ -27,7 +27,7 @@ def bob(driver: Any) -> Any:
 
 def test_catalog_from_before_permissions_lets_everybody_do_everything(driver: Any) -> None:
     assert may_enter(driver.catalog, "guest", "/")
-    assert allowed(driver.catalog, "guest", "/", CONFIGURE, "q")
+    assert Rights(driver.catalog).may("guest", "/", CONFIGURE, "q")
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_patterns_are_searched_for_in_names(
     bob: Any, configure: str, write: str, read: str, name: str, answers: tuple[bool, ...]
 ) -> None:
     bob.do(commands.PutPermission(Permission("bob", "/", configure, write, read)))
-    found = [allowed(bob.catalog, "bob", "/", each, name) for each in (CONFIGURE, WRITE, READ)]
+    found = [Rights(bob.catalog).may("bob", "/", each, name) for each in (CONFIGURE, WRITE, READ)]
     assert tuple(found) == answers
     assert may_enter(bob.catalog, "bob", "/")
 
@@ -55,7 +55,7 @@ def test_patterns_are_searched_for_in_names(
 def test_without_a_permission_the_vhost_is_closed(bob: Any) -> None:
     bob.do(commands.DeletePermission("bob", "/"))
     assert not may_enter(bob.catalog, "bob", "/")
-    assert not allowed(bob.catalog, "bob", "/", READ, "q")
+    assert not Rights(bob.catalog).may("bob", "/", READ, "q")
     assert may_enter(bob.catalog, "guest", "/")
     assert not may_enter(bob.catalog, "guest", "v")
     assert not may_enter(bob.catalog, "nobody", "/")

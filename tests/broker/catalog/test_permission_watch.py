@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from headrace_broker.catalog import command as commands
-from headrace_broker.catalog.access import QUEUE, check_administers, check_allowed, judge
+from headrace_broker.catalog.access import QUEUE, check_administers, check_allowed
 from headrace_broker.catalog.access import Caller as User_
 from headrace_broker.catalog.machine import Catalog
-from headrace_broker.catalog.permission import READ
+from headrace_broker.catalog.permission import READ, Rights
 from headrace_broker.catalog.permission_watch import (
     ANYWHERE,
     PermissionWatch,
@@ -60,8 +60,8 @@ class World:
         def check() -> None:
             self.judged += 1
             self.now_us += 1
-            may = judge(self.driver.catalog)
-            check_allowed(may, "bob", vhost, READ, QUEUE, queue)
+            rights = Rights(self.driver.catalog)
+            check_allowed(rights, "bob", vhost, READ, QUEUE, queue)
 
         return self.enter(queue, vhost, check)
 
@@ -116,7 +116,7 @@ class TestPermissions:
         world.enter(
             "a",
             ANYWHERE,
-            lambda: check_allowed(judge(world.driver.catalog), "bob", "v", READ, QUEUE, "q"),
+            lambda: check_allowed(Rights(world.driver.catalog), "bob", "v", READ, QUEUE, "q"),
         )
         world.permit("", "v")
         world.turn()

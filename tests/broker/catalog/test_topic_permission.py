@@ -12,7 +12,7 @@ from headrace_broker.catalog import permission as permission_module
 from headrace_broker.catalog.difference import difference
 from headrace_broker.catalog.event import TopicPermissionChanged
 from headrace_broker.catalog.machine import Catalog
-from headrace_broker.catalog.permission import READ, WRITE, Permissions, topic_allowed
+from headrace_broker.catalog.permission import READ, WRITE, Permissions, Rights
 from headrace_broker.catalog.proposal import command_problem
 from headrace_broker.catalog.result import Exists, NotFound, Ok, Refused
 from headrace_broker.catalog.store import SNAPSHOT_VERSION_FORGOTTEN, SNAPSHOT_VERSION_UNADVISED
@@ -37,7 +37,7 @@ def put(driver: Any, *args: str, **more: str) -> TopicPermission:
 
 
 def may(view: Any, operation: str, key: str, exchange: str = "amq.topic") -> bool:
-    return topic_allowed(view, "bob", "/", operation, exchange, key)
+    return Rights(view).may_route("bob", "/", operation, exchange, key)
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def test_a_name_means_nothing_but_itself_in_an_expression(driver: Any) -> None:
     permission = told("^{username}$", user=".*")
     assert command_problem(commands.PutTopicPermission(permission)) == ""
     driver.do(commands.PutTopicPermission(permission))
-    assert topic_allowed(driver.catalog, ".*", "/", WRITE, "amq.topic", ".*")
-    assert not topic_allowed(driver.catalog, ".*", "/", WRITE, "amq.topic", "abc")
+    assert Rights(driver.catalog).may_route(".*", "/", WRITE, "amq.topic", ".*")
+    assert not Rights(driver.catalog).may_route(".*", "/", WRITE, "amq.topic", "abc")
 
 
 def test_without_one_any_routing_key_may_be_used(bob: Any) -> None:
@@ -84,7 +84,7 @@ def test_without_one_any_routing_key_may_be_used(bob: Any) -> None:
     bob.exchange("other", "topic")
     assert not may(bob.catalog, WRITE, "k")
     assert may(bob.catalog, WRITE, "k", "other")
-    assert topic_allowed(bob.catalog, "guest", "/", WRITE, "amq.topic", "k")
+    assert Rights(bob.catalog).may_route("guest", "/", WRITE, "amq.topic", "k")
 
 
 def test_only_exchanges_that_route_by_topics_are_asked_about(bob: Any) -> None:

@@ -285,24 +285,14 @@ class FakeBroker(Broker):
         self.remove_queue(queue.name)
         return len(fake.ready)
 
-    async def declare_exchange(
-        self,
-        vhost: str,
-        name: str,
-        kind: str,
-        durable: bool,
-        auto_delete: bool,
-        internal: bool,
-        arguments: dict[str, Any],
-    ) -> None:
+    async def declare_exchange(self, exchange: Exchange) -> None:
         await self.gate
+        name = exchange.name
         self.log.append(f"declare exchange {name}")
         known = self.exchanges.get(name)
         if known is None:
-            self.add_exchange(
-                Exchange(vhost, name, kind, durable, auto_delete, internal, arguments)
-            )
-        elif known.type != kind:
+            self.add_exchange(exchange)
+        elif known.type != exchange.type:
             raise AmqpError(PRECONDITION_FAILED, f"inequivalent arg 'type' for exchange '{name}'")
 
     async def delete_exchange(self, vhost: str, name: str, if_unused: bool) -> None:

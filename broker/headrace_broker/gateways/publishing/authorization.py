@@ -19,9 +19,9 @@ def check(output: OutputBuffer, operation: str, kind: str, name: str) -> None:
     Raises:
         AmqpError: ACCESS_REFUSED.
     """
-    may = output.broker.permissions.may
+    permissions = output.broker.permissions
     try:
-        access.check_allowed(may, output.user, output.vhost, operation, kind, name)
+        access.check_allowed(permissions, output.user, output.vhost, operation, kind, name)
     except AmqpError as error:
         if operation == CONFIGURE:
             audit.record("request", name, error.text)
@@ -34,5 +34,5 @@ def check_topic(output: OutputBuffer, exchange: str, routing_key: str) -> None:
     Raises:
         AmqpError: ACCESS_REFUSED.
     """
-    may_route = output.broker.permissions.may_route
-    access.check_topic(may_route, output.user, output.vhost, WRITE, exchange, routing_key)
+    permissions = output.broker.permissions
+    access.check_topic(permissions, output.user, output.vhost, WRITE, exchange, routing_key)

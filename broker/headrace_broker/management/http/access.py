@@ -9,16 +9,8 @@ from contextvars import ContextVar
 from typing import Any, Final
 
 from headrace_broker.catalog import access
-from headrace_broker.catalog.access import (
-    QUEUE,
-    TAGS,
-    Caller,
-    judge,
-    judge_chains,
-    judge_forwards,
-    judge_routes,
-)
-from headrace_broker.catalog.permission import WRITE
+from headrace_broker.catalog.access import QUEUE, TAGS, Caller
+from headrace_broker.catalog.permission import WRITE, Rights
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.management.http.answer import bad_request
 from headrace_broker.model.definition import Binding, Queue
@@ -46,7 +38,7 @@ def check_allowed(
     found: Caller, view: CatalogView, vhost: str, operation: str, kind: str, name: str
 ) -> None:
     """Refuse what a permission is needed for; see `access.check_allowed`."""
-    access.check_allowed(judge(view), found.name, vhost, operation, kind, name)
+    access.check_allowed(Rights(view), found.name, vhost, operation, kind, name)
 
 
 def check_declares(
@@ -54,8 +46,7 @@ def check_declares(
 ) -> None:
     """Refuse to declare a queue or exchange; see `access.check_declares`."""
     known = view.queue(vhost, name) if kind == QUEUE else view.exchange(vhost, name)
-    judges = (judge(view), judge_forwards(view))
-    access.check_declares(*judges, found.name, vhost, kind, name, arguments, known is not None)
+    access.check_declares(Rights(view), found.name, vhost, kind, name, arguments, known is not None)
 
 
 def check_ends(
@@ -63,25 +54,24 @@ def check_ends(
 ) -> None:
     """Refuse to add or remove any binding between two ends."""
     access.check_enters(view, found.name, vhost)
-    access.check_ends(judge(view), found.name, vhost, source, kind, destination)
+    access.check_ends(Rights(view), found.name, vhost, source, kind, destination)
 
 
 def check_binding(found: Caller, view: CatalogView, binding: Binding) -> None:
     """Refuse to add or remove a binding."""
-    judges = (judge(view), judge_routes(view), judge_chains(view))
-    access.check_binding(*judges, found.name, binding)
+    access.check_binding(Rights(view), found.name, binding)
 
 
 def check_policy(found: Caller, view: CatalogView, vhost: str, definition: dict[str, Any]) -> None:
     """Refuse a policy; see `access.check_policy`."""
-    access.check_policy(judge(view), judge_forwards(view), found, vhost, definition)
+    access.check_policy(Rights(view), found, vhost, definition)
 
 
 def check_topic(
     found: Caller, view: CatalogView, vhost: str, exchange: str, routing_key: str
 ) -> None:
     """Refuse to publish with a routing key; see `access.check_topic`."""
-    access.check_topic(judge_routes(view), found.name, vhost, WRITE, exchange, routing_key)
+    access.check_topic(Rights(view), found.name, vhost, WRITE, exchange, routing_key)
 
 
 def check_not_exclusive(queue: Queue) -> None:

@@ -13,11 +13,20 @@ from headrace_broker.catalog.permission import DEFAULT_EXCHANGE_NAME, READ
 from headrace_broker.management.http.access import caller, check_allowed, check_enters
 from headrace_broker.management.http.answer import check, not_found
 from headrace_broker.management.http.route import Route
-from headrace_broker.model.definition import Exchange, Node, Queue, User
+from headrace_broker.model.definition import (
+    Exchange,
+    Node,
+    Permission,
+    Queue,
+    TopicPermission,
+    User,
+    Vhost,
+)
 from headrace_broker.runtime.administration.administration import NodeAdministration
 from headrace_broker.runtime.administration.status import NodeStatusSource
 
 T = TypeVar("T")
+P = TypeVar("P", Permission, TopicPermission)
 
 
 class Endpoints:
@@ -66,10 +75,37 @@ class Endpoints:
         await self._find_or_404(lambda: view.vhost(vhost), f"vhost '{vhost}'")
         return vhost
 
+    async def _asked_vhost(self, request: web.Request) -> str | None:
+        """Return the vhost that a path names, see `_known_vhost`; None where it names none."""
+        return await self._known_vhost(request) if "vhost" in request.match_info else None
+
+    async def _asked_vhosts(self, request: web.Request) -> list[str]:
+        """Return the vhost that a path names; where it names none, all that the caller sees."""
+        named = await self._asked_vhost(request)
+        return [each.name for each in self._seen_vhosts()] if named is None else [named]
+
+    def _seen_vhosts(self) -> list[Vhost]:
+        """Return the vhosts that the caller sees."""
+        who, view = caller(), self._node.view
+        return [vhost for vhost in view.vhosts() if who.sees(view, vhost.name)]
+
     async def _known_user(self, request: web.Request) -> User:
         """Return the user that a path names; 404 where there is none."""
         name = request.match_info["user"]
         return await self._find_or_404(lambda: self._node.view.user(name), f"user '{name}'")
+
+    async def _of_asked_user(
+        self, request: web.Request, found: Callable[[str | None], list[P]]
+    ) -> list[P]:
+        """Return what is found in the vhost that a path names, or all, of the user that it names.
+
+        Where it names no user it is that of all.
+        """
+        vhost = await self._asked_vhost(request)
+        if "user" not in request.match_info:
+            return found(vhost)
+        user = await self._known_user(request)
+        return [each for each in found(vhost) if each.user == user.name]
 
     async def _known_queue(self, vhost: str, name: str) -> Queue:
         """Return a queue; 404 where there is none."""

@@ -56,11 +56,7 @@ class BindingEndpoints(Endpoints):
     @listed("/api/bindings/{vhost}", "Bindings that the user sees.", BindingView)
     async def _list(self, request: web.Request) -> web.Response:
         view = self._node.view
-        who = caller()
-        if "vhost" in request.match_info:
-            vhosts = [await self._known_vhost(request)]
-        else:
-            vhosts = [vhost.name for vhost in view.vhosts() if who.sees(view, vhost.name)]
+        vhosts = await self._asked_vhosts(request)
         found = [b for vhost in vhosts for b in (*_implicit(view, vhost), *view.bindings(vhost))]
         return await listing(request, found, _render, name=properties_key)
 

@@ -48,9 +48,7 @@ class ClientEndpoints(Endpoints):
     ) -> tuple[list[ClientRow], dict[str, str]]:
         """Return the rows that the asker may see in what the path names, and headers."""
         who = caller()
-        vhost = None
-        if "vhost" in request.match_info:
-            vhost = await self._known_vhost(request)
+        vhost = await self._asked_vhost(request)
         name, user = request.match_info.get("name"), request.match_info.get("user")
         every = await self._node.clients(channels)
         viewer = viewer_of(who, self._node.view)
@@ -148,9 +146,7 @@ class ClientEndpoints(Endpoints):
     @listed("/api/consumers/{vhost}", "Consumers that the user sees.", ConsumerView)
     async def _consumers(self, request: web.Request) -> web.Response:
         who = caller()
-        vhost = None
-        if "vhost" in request.match_info:
-            vhost = await self._known_vhost(request)
+        vhost = await self._asked_vhost(request)
         found = await self._node.clients(channels=True)
         groups, silent = await self._node.leases.everyone()
         missing = tuple(dict.fromkeys((*found.missing, *silent)))

@@ -61,15 +61,10 @@ class ExchangeEndpoints(Endpoints):
         query=AGES,
     )
     async def _list(self, request: web.Request) -> web.Response:
-        who = caller()
         view = self._node.view
-        if "vhost" in request.match_info:
-            vhosts = [await self._known_vhost(request)]
-        else:
-            vhosts = [vhost.name for vhost in view.vhosts() if who.sees(view, vhost.name)]
         found = [
             exchange
-            for vhost in vhosts
+            for vhost in await self._asked_vhosts(request)
             for exchange in (Exchange(vhost, "", "direct"), *view.exchanges(vhost))
         ]
         ages = asked_ages(request)

@@ -191,9 +191,7 @@ class HealthEndpoints(Endpoints):
     )
     @_checked(_LEADERLESS + "/vhost/{vhost}/pattern/{pattern}", "Likewise in a vhost.")
     async def _leaders(self, request: web.Request) -> web.Response:
-        vhost = None
-        if "vhost" in request.match_info:
-            vhost = await self._known_vhost(request)
+        vhost = await self._asked_vhost(request)
         pattern = request.match_info.get("pattern", "")
         problem = pattern_problem("pattern", pattern)
         if problem:

@@ -123,7 +123,7 @@ class ParameterEndpoints(Endpoints):
 
     async def _rows(self, request: web.Request) -> list[ParameterView]:
         who, view = caller(), self._node.view
-        vhost = await self._known_vhost(request) if "vhost" in request.match_info else None
+        vhost = await self._asked_vhost(request)
         component = request.match_info.get("component")
         return [
             row

@@ -42,24 +42,16 @@ class PermissionEndpoints(Endpoints):
     """Answers requests about what users may."""
 
     @listed("/api/permissions", "What users may do.", PermissionView, ADMINISTRATOR)
-    async def _permissions(self, request: web.Request) -> web.Response:
-        return await _permissions_listed(request, self._node.view.permissions())
-
     @listed("/api/users/{user}/permissions", "What a user may do.", PermissionView, ADMINISTRATOR)
-    async def _permissions_of_user(self, request: web.Request) -> web.Response:
-        user = await self._known_user(request)
-        found = [each for each in self._node.view.permissions() if each.user == user.name]
-        return await _permissions_listed(request, found)
-
     @listed(
         "/api/vhosts/{vhost}/permissions",
         "What users may do in a vhost.",
         PermissionView,
         ADMINISTRATOR,
     )
-    async def _permissions_in_vhost(self, request: web.Request) -> web.Response:
-        vhost = await self._known_vhost(request)
-        return await _permissions_listed(request, self._node.view.permissions(vhost))
+    async def _permissions(self, request: web.Request) -> web.Response:
+        found = await self._of_asked_user(request, self._node.view.permissions)
+        return await listing(request, found, _described, name=attrgetter("user"))
 
     @got(
         "/api/permissions/{vhost}/{user}",
@@ -96,10 +88,6 @@ class PermissionEndpoints(Endpoints):
         user, vhost = request.match_info["user"], request.match_info["vhost"]
         await self._submit(DeletePermission(user, vhost))
         return done()
-
-
-async def _permissions_listed(request: web.Request, rows: list[Permission]) -> web.Response:
-    return await listing(request, rows, _described, name=attrgetter("user"))
 
 
 def _described(told: Permission) -> PermissionView:

@@ -69,18 +69,13 @@ class PolicyEndpoints(Endpoints):
         ]
 
     @listed("", "Policies in vhosts that the user sees.", PolicyView)
+    @listed("/{vhost}", "Policies of a vhost.", PolicyView)
     async def _list(self, request: web.Request) -> web.Response:
-        who = caller()
-        view = self._node.view
-        found = view.policies(operator=self._operator)
+        vhost = await self._asked_vhost(request)
+        who, view = caller(), self._node.view
+        found = view.policies(vhost, self._operator)
         shown = [each for each in found if who.sees(view, each.vhost)]
         return await listing(request, shown, _described)
-
-    @listed("/{vhost}", "Policies of a vhost.", PolicyView)
-    async def _list_vhost(self, request: web.Request) -> web.Response:
-        vhost = await self._known_vhost(request)
-        found = self._node.view.policies(vhost, self._operator)
-        return await listing(request, found, _described)
 
     @got("/{vhost}/{name}", "A policy.", PolicyView)
     async def _get(self, request: web.Request) -> web.Response:

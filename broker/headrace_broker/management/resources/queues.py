@@ -71,9 +71,7 @@ class QueueEndpoints(Endpoints):
     @listed("/api/queues/{vhost}", "Queues in vhosts that the user sees.", QueueView, query=AGES)
     async def _list(self, request: web.Request) -> web.Response:
         who = caller()
-        vhost = None
-        if "vhost" in request.match_info:
-            vhost = await self._known_vhost(request)
+        vhost = await self._asked_vhost(request)
         view = self._node.view
         found = [queue for queue in view.queues(vhost) if who.sees(view, queue.vhost)]
         found.sort(key=lambda queue: (queue.vhost, queue.name))

@@ -37,27 +37,12 @@ class TopicPermissionEndpoints(Endpoints):
     """Answers requests about routing keys that users may use at topic exchanges."""
 
     @_told("/api/topic-permissions", "Topic permissions.")
-    async def _list(self, request: web.Request) -> web.Response:
-        return await _listed(request, self._node.view.topic_permissions())
-
     @_told("/api/users/{user}/topic-permissions", "Of a user.")
-    async def _of_user(self, request: web.Request) -> web.Response:
-        user = await self._known_user(request)
-        return await _listed(request, self._found(user.name, None))
-
     @_told("/api/vhosts/{vhost}/topic-permissions", "In a vhost.")
-    async def _in_vhost(self, request: web.Request) -> web.Response:
-        vhost = await self._known_vhost(request)
-        return await _listed(request, self._node.view.topic_permissions(vhost))
-
     @_told(_MINE, "Of a user in a vhost.")
-    async def _of_user_in_vhost(self, request: web.Request) -> web.Response:
-        vhost = await self._known_vhost(request)
-        user = await self._known_user(request)
-        return await _listed(request, self._found(user.name, vhost))
-
-    def _found(self, user: str, vhost: str | None) -> list[TopicPermission]:
-        return [each for each in self._node.view.topic_permissions(vhost) if each.user == user]
+    async def _list(self, request: web.Request) -> web.Response:
+        found = await self._of_asked_user(request, self._node.view.topic_permissions)
+        return await listing(request, found, msgspec.structs.asdict, name=attrgetter("user"))
 
     @got(_ONE, "Of a user at an exchange.", TopicPermission, ADMINISTRATOR)
     async def _get(self, request: web.Request) -> web.Response:
@@ -91,7 +76,3 @@ class TopicPermissionEndpoints(Endpoints):
         exchange = request.match_info.get("exchange", "")
         await self._submit(DeleteTopicPermissions(user, vhost, exchange))
         return done()
-
-
-async def _listed(request: web.Request, rows: list[TopicPermission]) -> web.Response:
-    return await listing(request, rows, msgspec.structs.asdict, name=attrgetter("user"))

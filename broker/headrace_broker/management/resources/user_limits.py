@@ -23,19 +23,13 @@ class UserLimitEndpoints(Endpoints):
     """Answers requests about limits of users."""
 
     @listed("/api/user-limits", "Limits of users.", LimitsView, ADMINISTRATOR)
-    async def _all_limits(self, request: web.Request) -> web.Response:
-        users = self._node.view.users()
-        rows = [row for user in users for row in self._render_limits(user.name)]
-        return await listing(request, rows, dict, name=itemgetter("user"))
-
     @listed("/api/user-limits/{user}", "Limits of a user.", LimitsView, ADMINISTRATOR)
     async def _limits(self, request: web.Request) -> web.Response:
-        rows = self._render_limits((await self._known_user(request)).name)
+        named, view = "user" in request.match_info, self._node.view
+        users = [await self._known_user(request)] if named else view.users()
+        found = {user.name: view.user_limits(user.name) for user in users}
+        rows = [{"user": name, "value": limits} for name, limits in found.items() if limits]
         return await listing(request, rows, dict, name=itemgetter("user"))
-
-    def _render_limits(self, user: str) -> list[LimitsView]:
-        limits = self._node.view.user_limits(user)
-        return [{"user": user, "value": limits}] if limits else []
 
     @put(
         "/api/user-limits/{user}/{limit}",

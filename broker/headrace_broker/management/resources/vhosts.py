@@ -76,9 +76,7 @@ class VhostEndpoints(Endpoints):
 
     @listed("/api/vhosts", "Vhosts that the user sees.", VhostView, query=AGES)
     async def _list(self, request: web.Request) -> web.Response:
-        view = self._node.view
-        who = caller()
-        found = [vhost for vhost in view.vhosts() if who.sees(view, vhost.name)]
+        found = self._seen_vhosts()
         ages = asked_ages(request)
 
         async def prepare(vhosts: Sequence[Vhost]) -> list[Row]:
@@ -143,21 +141,12 @@ class VhostEndpoints(Endpoints):
     # Limits
 
     @listed("/api/vhost-limits", "Limits of vhosts that the user sees.", LimitsView)
-    async def _all_limits(self, request: web.Request) -> web.Response:
-        view = self._node.view
-        who = caller()
-        shown = [vhost.name for vhost in view.vhosts() if who.sees(view, vhost.name)]
-        rows = [row for vhost in shown for row in self._render_limits(vhost)]
-        return await listing(request, rows, dict, name=itemgetter("vhost"))
-
     @listed("/api/vhost-limits/{vhost}", "Limits of a vhost.", LimitsView)
     async def _limits(self, request: web.Request) -> web.Response:
-        vhost = await self._known_vhost(request)
-        return await listing(request, self._render_limits(vhost), dict, name=itemgetter("vhost"))
-
-    def _render_limits(self, vhost: str) -> list[LimitsView]:
-        limits = self._node.view.vhost_limits(vhost)
-        return [{"vhost": vhost, "value": limits}] if limits else []
+        vhosts = await self._asked_vhosts(request)
+        found = {name: self._node.view.vhost_limits(name) for name in vhosts}
+        rows = [{"vhost": name, "value": limits} for name, limits in found.items() if limits]
+        return await listing(request, rows, dict, name=itemgetter("vhost"))
 
     @put(
         "/api/vhost-limits/{vhost}/{limit}",

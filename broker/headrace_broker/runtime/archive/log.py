@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 
-from headrace_broker.catalog.access import (
-    QUEUE,
-    Caller,
-    check_allowed,
-    check_enters,
-    judge,
-    knows_queue,
-)
-from headrace_broker.catalog.permission import READ
+from headrace_broker.catalog.access import QUEUE, Caller, check_allowed, check_enters, knows_queue
+from headrace_broker.catalog.permission import READ, Rights
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.codecs.column_block import encode_columns
 from headrace_broker.core.queue.state.archive_effect import (
@@ -71,7 +64,7 @@ class ArchiveLog:
         if not knows_queue(caller, self._view, queue):
             raise _unknown(shard)
         check_enters(self._view, caller.name, queue.vhost)
-        check_allowed(judge(self._view), caller.name, queue.vhost, READ, QUEUE, queue.name)
+        check_allowed(Rights(self._view), caller.name, queue.vhost, READ, QUEUE, queue.name)
 
     async def shards(self, caller: Caller, vhost: str = "", queue: str = "") -> ShardListing:
         """Return the archives of queues that the caller may read."""

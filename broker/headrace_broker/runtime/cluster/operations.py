@@ -31,7 +31,6 @@ from headrace_broker.model.reply_code import (
 )
 from headrace_broker.model.shard import SHARD_IDS, belongs_to, processes_of
 from headrace_broker.model.status import ClockStatus, LedQueue, MemberStatus, NodeLoad
-from headrace_broker.runtime.cluster.catalog_service import CatalogUnavailableError
 from headrace_broker.runtime.cluster.node_directory import address_problem, takeover_problem
 from headrace_broker.runtime.cluster.rebalance import Rebalance
 from headrace_broker.runtime.hosting.replica_report import ReplicaReport
@@ -65,7 +64,8 @@ class ClusterFacts(NamedTuple):
     up: Callable[[], frozenset[int]]  # returns the ids of the nodes that run, this one among them
     avoided: Callable[[], Collection[int]]  # returns the ids of nodes that are not to lead
     others: Mapping[int, str]  # name by id of the other nodes; they may change
-    submit: Callable[[AnyCommand], Awaitable[Result]]  # has the catalog make a change
+    # has the catalog make a change; AmqpError INTERNAL_ERROR where it has no quorum
+    submit: Callable[[AnyCommand], Awaitable[Result]]
     # returns the ids of the nodes that vote on the catalog
     catalog_voters: Callable[[], Collection[int]]
     # returns how a node's clocks stand, None while they were not measured
@@ -126,7 +126,7 @@ class Operations:
                 continue
             queue = step.queue
             command = SetMembers(queue.vhost, queue.name, queue.group, step.add, step.remove)
-            result = await self._submit(command)
+            result = await self._around.submit(command)
             if isinstance(result, Ok):
                 outcomes.append(StepOutcome(result.value, ""))
             elif isinstance(result, Exists):
@@ -134,12 +134,6 @@ class Operations:
             else:
                 outcomes.append(StepOutcome(queue, result.text))
         return outcomes
-
-    async def _submit(self, command: AnyCommand) -> Result:
-        try:
-            return await self._around.submit(command)
-        except CatalogUnavailableError as error:
-            raise AmqpError(INTERNAL_ERROR, str(error)) from error
 
     def placed_on(self, node: int) -> list[Queue]:
         """Return the queues with a replica on a node, or one on its way out."""
@@ -175,10 +169,10 @@ class Operations:
         )
         if problem:
             raise AmqpError(PRECONDITION_FAILED, problem)
-        found: Node = _done(await self._submit(AdmitNode(node)))
+        found: Node = _done(await self._around.submit(AdmitNode(node)))
         first = self._around.view.node(node.id % SHARD_IDS)
         if first is not None and first.maintenance and belongs_to(node, first):
-            found = _done(await self._submit(SetMaintenance(node.id, True)))
+            found = _done(await self._around.submit(SetMaintenance(node.id, True)))
         return found
 
     async def set_maintenance(self, node: Node, on: bool) -> Node:
@@ -195,7 +189,7 @@ class Operations:
             raise AmqpError(PRECONDITION_FAILED, text)
         found = node
         for each in processes:
-            found = _done(await self._submit(SetMaintenance(each.id, on)))
+            found = _done(await self._around.submit(SetMaintenance(each.id, on)))
         return found
 
     async def raise_version(self) -> int:
@@ -205,7 +199,7 @@ class Operations:
             AmqpError: PRECONDITION_FAILED, it names the nodes of an older release; INTERNAL_ERROR,
                 no quorum.
         """
-        version: int = _done(await self._submit(RaiseClusterVersion(CLUSTER_VERSION)))
+        version: int = _done(await self._around.submit(RaiseClusterVersion(CLUSTER_VERSION)))
         return version
 
     async def forget(self, node: Node) -> None:
@@ -216,7 +210,7 @@ class Operations:
                 no quorum.
         """
         self.check_forget(node)
-        _done(await self._submit(ForgetNode(node.id, bars_unknown=not node.disk)))
+        _done(await self._around.submit(ForgetNode(node.id, bars_unknown=not node.disk)))
 
     def check_forget(self, node: Node) -> None:
         """Refuse to remove a node for what can be seen before its replicas leave.

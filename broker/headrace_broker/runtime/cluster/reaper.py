@@ -68,12 +68,7 @@ class Reaper:
 
     async def _drop_unused(self, queue: Queue) -> None:
         while self._is_unused(queue):
-            try:
-                await self._topology.drop_unused(queue)
-            except AmqpError as error:
-                log.warning("deletion of auto-delete queue %r postponed: %s", queue.name, error)
-                await asyncio.sleep(RETRY_SECONDS)
-            else:
+            if await self._drop("auto-delete", queue):
                 return
 
     async def _drop_expired(self, host: QueueHost) -> None:
@@ -81,15 +76,20 @@ class Reaper:
         used_ms = host.used_ms
         try:
             while self._is_unused(queue) and host.used_ms == used_ms:
-                try:
-                    await self._topology.drop_unused(queue)
-                except AmqpError as error:
-                    log.warning("deletion of expired queue %r postponed: %s", queue.name, error)
-                    await asyncio.sleep(RETRY_SECONDS)
-                else:
+                if await self._drop("expired", queue):
                     return
         finally:
             self._expiring.discard(queue.group)
+
+    async def _drop(self, kind: str, queue: Queue) -> bool:
+        """Delete a queue; False, and later, where the catalog does not take it."""
+        try:
+            await self._topology.drop_unused(queue)
+        except AmqpError as error:
+            log.warning("deletion of %s queue %r postponed: %s", kind, queue.name, error)
+            await asyncio.sleep(RETRY_SECONDS)
+            return False
+        return True
 
     def _is_unused(self, queue: Queue) -> bool:
         host = self._hosts.get(queue.group)

@@ -33,6 +33,7 @@ from headrace_broker.catalog.result import (
     NotFound,
     Ok,
     Refused,
+    Result,
     UpgradePending,
 )
 from headrace_broker.model.definition import Binding, Exchange, Queue
@@ -89,7 +90,7 @@ class Topology:
         self._hosting = hosting
         self._counts = counts
 
-    async def submit(self, command: AnyCommand) -> object:
+    async def submit(self, command: AnyCommand) -> Result:
         """Apply a command and return what the catalog answered.
 
         Raises:

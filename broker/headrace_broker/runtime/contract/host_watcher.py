@@ -59,11 +59,9 @@ class HostWatcher:
     def queue_unused(self, queue: Queue) -> None:
         """The last consumer of a queue led here has gone."""
 
-    @abstractmethod
     def queue_due(self, queue: Queue, due_ms: i64) -> None:
         """Call `QueueHost.tick` at this Unix time, unless it is called before that anyway."""
 
-    @abstractmethod
     def dead_lettered(
         self, queue: Queue, arguments: dict[str, Any], dead_letters: list[DeadLetter]
     ) -> None:
@@ -72,15 +70,13 @@ class HostWatcher:
     def dead_letters_lost(self, queue: Queue, count: int) -> None:
         """Count dead messages that could not be read any more, or exceeded the bound."""
 
-    @abstractmethod
     def dead_letters_congested(self, queue: Queue) -> bool:
         """Return whether a queue's messages had better not expire now, for they become letters."""
+        return False
 
-    @abstractmethod
     def dead_letters_kept(self, queue: Queue, ids: list[int], causes: list[int]) -> None:
         """The machine keeps messages until they have arrived; causes as of `DeadLetter.cause`."""
 
-    @abstractmethod
     def dead_letters_forgotten(self, queue: Queue, ids: list[int]) -> None:
         """The machine keeps these messages no more."""
 

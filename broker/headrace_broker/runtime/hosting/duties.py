@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, final
+from collections.abc import Callable, Iterable
+from typing import Any, final
 
 from mypy_extensions import i64
 from typing_extensions import override
@@ -17,61 +17,17 @@ from headrace_broker.catalog.policy import EffectiveArguments
 from headrace_broker.catalog.proposal import event_defect
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
-from headrace_broker.core.queue.messages.settings import QueueSettings
 from headrace_broker.model.definition import Queue
 from headrace_broker.runtime.contract.clock import Clock
 from headrace_broker.runtime.contract.dead_letter import DeadLetter
 from headrace_broker.runtime.contract.host_watcher import Configuration
 from headrace_broker.runtime.dead_letter.service import DeadLetterService
+from headrace_broker.runtime.hosting.ends import FIRST_VERSION, Duties, ReplicaHome, ignore
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.replica.queue_settings import expires_ms, queue_settings
 from headrace_broker.runtime.replica.queue_timer import QueueTimer
 
-FIRST_VERSION: Final = 1  # of machines, which cannot be configured
-
 log = logging.getLogger("headrace.queue")
-
-
-class Duties:
-    """None: what a node has until its parts are together. See `HostWatcher` for most of them."""
-
-    def configuration(self, queue: Queue) -> Configuration:
-        """Return what a queue is to be now."""
-        return Configuration(FIRST_VERSION, QueueSettings(), {})
-
-    def machine_version(self, queue: Queue) -> int:
-        """Return the highest machine version that this node and all other members know."""
-        return FIRST_VERSION
-
-    def queue_due(self, queue: Queue, due_ms: i64) -> None:
-        """Call `QueueHost.tick` at this time of the node's queues."""
-
-    def dead_lettered(
-        self, queue: Queue, arguments: dict[str, Any], dead_letters: list[DeadLetter]
-    ) -> None:
-        """Take messages on their way to a dead letter exchange."""
-
-    def dead_letters_lost(self, queue: Queue, count: int) -> None:
-        """Messages that had died could not be read."""
-
-    def dead_letters_congested(self, queue: Queue) -> bool:
-        """Return whether more dead letters would soon be too many."""
-        return False
-
-    def dead_letters_kept(self, queue: Queue, ids: list[int], causes: list[int]) -> None:
-        """The machine of a queue led here keeps messages until they have arrived."""
-
-    def dead_letters_forgotten(self, queue: Queue, ids: list[int]) -> None:
-        """The machine keeps these messages no more."""
-
-    def led(self, host: QueueHost) -> None:
-        """A queue is led here now."""
-
-    def configured(self, host: QueueHost) -> None:
-        """The effective arguments of a queue led here are others now."""
-
-    def left(self, queue: Queue) -> None:
-        """A queue is led here no more, or gone."""
 
 
 @final
@@ -80,22 +36,23 @@ class LeaderDuties(Duties):
 
     def __init__(
         self,
-        hosts: Mapping[int, QueueHost],
+        hosting: ReplicaHome,
         view: CatalogView,
         dead_letter_service: DeadLetterService,
         drop_expired: Callable[[Queue], None],
         clock: Clock | None = None,
     ) -> None:
+        super().__init__(hosting)
         clock = Clock() if clock is None else clock
         self.dead_letter_service = dead_letter_service  # takes dead letters
-        self._hosts = hosts  # replicas on this node by queue group
+        self._hosts = hosting.hosts  # replicas on this node by queue group
         self._view = view
         self._drop_expired = drop_expired  # deletes a queue, unless it is used meanwhile
         self._clock = clock
-        self.on_led: Callable[[QueueHost], None] = _nobody_cares  # told of queues led here from now
+        self.on_led: Callable[[QueueHost], None] = ignore  # told of queues led here from now
         # told of each lot of dead letters: queue, REASON (0 where the machine keeps them until they
         # have arrived) and how many
-        self.on_dead_lettered: Callable[[Queue, int, int], None] = _nobody_counts
+        self.on_dead_lettered: Callable[[Queue, int, int], None] = ignore
         self._led: set[int] = set()  # of which `on_led` has told
         self._message_bytes = cluster_bytes(view)
         self._effective = EffectiveArguments(view)
@@ -241,11 +198,3 @@ class LeaderDuties(Duties):
     @override
     def dead_letters_forgotten(self, queue: Queue, ids: list[int]) -> None:
         self.dead_letter_service.forgotten(queue.group, ids)
-
-
-def _nobody_cares(host: QueueHost) -> None:
-    """Do nothing: the default without a listener."""
-
-
-def _nobody_counts(queue: Queue, reason: int, count: int) -> None:
-    """Do nothing: the default without a counter."""

@@ -5,27 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Final, Protocol, final
+from typing import Final, Protocol, final
 
 from mypy_extensions import i64
 from typing_extensions import override
 
 from headrace_broker.core.queue.messages.effect import GroupAnswer
+from headrace_broker.core.queue.messages.settings import QueueSettings
 from headrace_broker.core.queue.state.lease_effect import EXPIRED, LeaseGone
 from headrace_broker.core.queue.state.tally import Tally
-from headrace_broker.flow.account import Account
 from headrace_broker.flow.paced_confirms import PacedQueues
 from headrace_broker.model.definition import Queue
 from headrace_broker.runtime.contract.clock import Clock
-from headrace_broker.runtime.contract.dead_letter import DeadLetter
 from headrace_broker.runtime.contract.host_watcher import Configuration, HostWatcher
 from headrace_broker.runtime.contract.lane_port import Copying, Gathering, SessionOwner
 from headrace_broker.runtime.contract.recently_applied import Changes, RecentlyApplied
 from headrace_broker.runtime.contract.traffic import Traffic
-from headrace_broker.runtime.hosting.duties import Duties
 from headrace_broker.runtime.intake.outflow_watch import OutflowWatch
+from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.session.turns import CloseTurns, CopyTurns, SettleTurns
 
+FIRST_VERSION: Final = 1  # of machines, which cannot be configured
 ROWS_SHOWN: Final = 8  # rows of message ids in a line of the log
 
 log = logging.getLogger("headrace.queue")
@@ -34,10 +34,10 @@ log = logging.getLogger("headrace.queue")
 class ReplicaHome(Protocol):
     """The node of replicas; see `Hosting`."""
 
+    hosts: dict[int, QueueHost]
     traffic: Traffic
     recent: RecentlyApplied
     outflow: OutflowWatch
-    duties: Duties
     on_unused: Callable[[Queue], None]
     on_group_answer: Callable[[GroupAnswer], None]
 
@@ -60,12 +60,24 @@ class SessionHome(Protocol):
         """See `Hosting`."""
 
 
-@final
-class Watcher(HostWatcher):
-    """Reports of replicas to their node."""
+class Duties(HostWatcher):
+    """Node of replicas that does nothing for queues led here, until its parts are together."""
 
     def __init__(self, hosting: ReplicaHome) -> None:
         self._hosting = hosting
+
+    def machine_version(self, queue: Queue) -> int:
+        """Return the highest machine version that this node and all other members know."""
+        return FIRST_VERSION
+
+    def led(self, host: QueueHost) -> None:
+        """A queue is led here now."""
+
+    def configured(self, host: QueueHost) -> None:
+        """The effective arguments of a queue led here are others now."""
+
+    def left(self, queue: Queue) -> None:
+        """A queue is led here no more, or gone."""
 
     @override
     def queue_leader_changed(self, queue: Queue, leader: int) -> None:
@@ -94,33 +106,7 @@ class Watcher(HostWatcher):
 
     @override
     def configuration(self, queue: Queue) -> Configuration:
-        return self._hosting.duties.configuration(queue)
-
-    @override
-    def queue_due(self, queue: Queue, due_ms: i64) -> None:
-        self._hosting.duties.queue_due(queue, due_ms)
-
-    @override
-    def dead_lettered(
-        self, queue: Queue, arguments: dict[str, Any], dead_letters: list[DeadLetter]
-    ) -> None:
-        self._hosting.duties.dead_lettered(queue, arguments, dead_letters)
-
-    @override
-    def dead_letters_lost(self, queue: Queue, count: int) -> None:
-        self._hosting.duties.dead_letters_lost(queue, count)
-
-    @override
-    def dead_letters_congested(self, queue: Queue) -> bool:
-        return self._hosting.duties.dead_letters_congested(queue)
-
-    @override
-    def dead_letters_kept(self, queue: Queue, ids: list[int], causes: list[int]) -> None:
-        self._hosting.duties.dead_letters_kept(queue, ids, causes)
-
-    @override
-    def dead_letters_forgotten(self, queue: Queue, ids: list[int]) -> None:
-        self._hosting.duties.dead_letters_forgotten(queue, ids)
+        return Configuration(FIRST_VERSION, QueueSettings(), {})
 
     @override
     def group_answered(self, queue: Queue, answer: GroupAnswer) -> None:
@@ -180,23 +166,7 @@ class Owner(SessionOwner):
         self.closes.add(closing)
 
 
-def ignore(queue: Queue) -> None:
-    """Do nothing until the node has said what to do."""
-
-
-def ignore_session(session: int, account: Account) -> None:
-    """Do nothing until the node has said what to do."""
-
-
-def ignore_end(session: int) -> None:
-    """Do nothing until the node has said what to do."""
-
-
-def ignore_failure(error: BaseException) -> None:
-    """Do nothing until the node has said what to do."""
-
-
-def ignore_answer(answer: GroupAnswer) -> None:
+def ignore(*_: object) -> None:
     """Do nothing until the node has said what to do."""
 
 

@@ -24,16 +24,7 @@ from headrace_broker.runtime.contract.recently_applied import RecentlyApplied
 from headrace_broker.runtime.contract.traffic import Traffic
 from headrace_broker.runtime.dead_letter.session import DeadLetterSession
 from headrace_broker.runtime.hosting.departures import Departures
-from headrace_broker.runtime.hosting.duties import Duties
-from headrace_broker.runtime.hosting.ends import (
-    Owner,
-    Watcher,
-    ignore,
-    ignore_answer,
-    ignore_end,
-    ignore_failure,
-    ignore_session,
-)
+from headrace_broker.runtime.hosting.ends import Duties, Owner, ignore
 from headrace_broker.runtime.intake.intake_turns import IntakeTurns
 from headrace_broker.runtime.intake.intake_watch import IntakePoller, IntakeWatch
 from headrace_broker.runtime.intake.outflow_watch import OutflowWatch
@@ -90,13 +81,13 @@ class Hosting:
         self.recent = RecentlyApplied(self.hosts)  # in the order of what was applied to them
         self.on_unused: Callable[[Queue], None] = ignore  # an auto-delete queue's last one went
         # called when a message that a queue still holds cannot be read; the node must stop
-        self.on_unreadable: Callable[[BaseException], None] = ignore_failure
+        self.on_unreadable: Callable[[BaseException], None] = ignore
         self.traffic = Traffic()  # counts what goes through the sessions of clients
         self.ledger = Ledger(FlowLimits()) if ledger is None else ledger  # the accounts of these
         # called with a session's id and whose it is when it begins
-        self.on_session: Callable[[int, Account], None] = ignore_session
+        self.on_session: Callable[[int, Account], None] = ignore
         # called with its id when its queue has forgotten it
-        self.on_session_over: Callable[[int], None] = ignore_end
+        self.on_session_over: Callable[[int], None] = ignore
         self.departures = Departures(self._leave)  # of replicas of queues that are elsewhere now
         self.turns = IntakeTurns(_call_soon, _cpu_us)  # budgets of publishes
         self.intake = Intake(self.ledger.limits, self.turns)  # held for, taken from publishers
@@ -109,15 +100,14 @@ class Hosting:
         self.outflow = OutflowWatch(self.queue_gates, self._peers_up.keys(), send, _cpu_us)
         watch = IntakeWatch(self.intake, self.turns, self.outflow)
         self._looker = IntakePoller(watch, _clock_us, _call_later)
-        self.duties = Duties()  # what this node does for the queues that it leads
+        self.duties = Duties(self)  # what this node does for the queues that it leads
         # called with what a queue led here answers to a group
-        self.on_group_answer: Callable[[GroupAnswer], None] = ignore_answer
+        self.on_group_answer: Callable[[GroupAnswer], None] = ignore
         self._dead_letter_traffic = Traffic()
         self._dead_letter_account = Account(Cause("", DEAD_LETTERS, "", ""), self.ledger.limits)
         self._raft = raft
         raft.on_diverged = self.rebuild
         self._node = node
-        self._watcher = Watcher(self)
         self._filter_turns = FilterTurns()
         self._owner = Owner(self)
         self._sessions: dict[int, QueueSession] = {}
@@ -200,8 +190,8 @@ class Hosting:
             host.leadership(self._node, 1, True)
 
     def _host(self, queue: Queue, queue_log: QueueLog) -> QueueHost:
-        board, watcher, turns = self.session_router, self._watcher, self._filter_turns
-        return QueueHost(queue, self._node, queue_log, board, watcher, self.clock, turns)
+        board, turns = self.session_router, self._filter_turns
+        return QueueHost(queue, self._node, queue_log, board, self.duties, self.clock, turns)
 
     def _fail(self, error: BaseException) -> None:
         self.on_unreadable(error)

@@ -231,17 +231,7 @@ class NodeBroker(Broker):
         return await self._topology.delete_queue(queue, if_unused, if_empty)
 
     @override
-    async def declare_exchange(
-        self,
-        vhost: str,
-        name: str,
-        kind: str,
-        durable: bool,
-        auto_delete: bool,
-        internal: bool,
-        arguments: dict[str, Any],
-    ) -> None:
-        exchange = Exchange(vhost, name, kind, durable, auto_delete, internal, arguments)
+    async def declare_exchange(self, exchange: Exchange) -> None:
         await self._topology.declare_exchange(exchange)
 
     @override

@@ -143,8 +143,8 @@ class BrokerNode:
         hosting.on_session = self.debts.charges.register
         hosting.on_session_over = self.debts.charges.end
         expiries = self._make_dead_letters()
-        hosts, catalog, drop = hosting.hosts, self.catalog.catalog, self.reaper.drop_expired
-        self.duties = LeaderDuties(hosts, catalog, self.dead_letters, drop, self.clock)
+        catalog, drop = self.catalog.catalog, self.reaper.drop_expired
+        self.duties = LeaderDuties(hosting, catalog, self.dead_letters, drop, self.clock)
         hosting.duties = self.duties
         expiries.wake = self.duties.tick_soon
         hosting.on_unused, hosting.on_unreadable = self.reaper.drop_unused, on_fatal
@@ -202,7 +202,7 @@ class BrokerNode:
             self.nodes_up,
             self.maintenance.avoided,
             self.directory.others,
-            self.catalog.submit,
+            self.topology.submit,
             self._catalog_voters,
             self.clocks.status,
         )

@@ -148,12 +148,7 @@ def _load(section: TlsSection) -> ssl.SSLContext:
 
 def _check_certificate(path: str) -> None:
     probe = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        probe.load_verify_locations(cafile=path)
-    except ssl.SSLError:
-        raise _FileError(f"certificate_file: {path}: holds no PEM certificate") from None
-    except OSError as error:
-        raise _unreadable("certificate_file", path, error) from None
+    _load_file(probe, "certificate_file", path, "certificate")
 
 
 def _load_key(context: ssl.SSLContext, section: TlsSection) -> None:
@@ -175,27 +170,27 @@ def _load_key(context: ssl.SSLContext, section: TlsSection) -> None:
 
 
 def _load_authorities(context: ssl.SSLContext, path: str) -> None:
-    try:
-        context.load_verify_locations(cafile=path)
-    except ssl.SSLError:
-        raise _FileError(f"ca_file: {path}: holds no PEM certificate") from None
-    except OSError as error:
-        raise _unreadable("ca_file", path, error) from None
+    _load_file(context, "ca_file", path, "certificate")
     if not context.get_ca_certs(binary_form=True):
         raise _FileError(f"ca_file: {path}: holds no certificate of an authority")
 
 
 def _load_revoked(context: ssl.SSLContext, path: str) -> None:
     before = context.cert_store_stats()["crl"]
-    try:
-        context.load_verify_locations(cafile=path)
-    except ssl.SSLError:
-        raise _FileError(f"crl_file: {path}: holds no PEM revocation list") from None
-    except OSError as error:
-        raise _unreadable("crl_file", path, error) from None
+    _load_file(context, "crl_file", path, "revocation list")
     if context.cert_store_stats()["crl"] == before:
         raise _FileError(f"crl_file: {path}: holds no PEM revocation list")
     context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+
+
+def _load_file(context: ssl.SSLContext, key: str, path: str, kind: str) -> None:
+    """Load what is in the file of a key; _FileError without any of the kind."""
+    try:
+        context.load_verify_locations(cafile=path)
+    except ssl.SSLError:
+        raise _FileError(f"{key}: {path}: holds no PEM {kind}") from None
+    except OSError as error:
+        raise _unreadable(key, path, error) from None
 
 
 def _unreadable(key: str, path: str, error: OSError) -> _FileError:

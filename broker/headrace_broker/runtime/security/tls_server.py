@@ -19,6 +19,7 @@ from headrace_broker.runtime.contract.receive_buffer import bound_receive_buffer
 from headrace_broker.runtime.security.tls import ServerTls
 from headrace_broker.runtime.security.unproven_log import unproven
 from headrace_raftlog.accepting import accept
+from headrace_raftlog.ending import end_tasks
 
 ACCEPT_PAUSE_SECONDS: Final = 1.0  # after a failed accept: the process has no descriptors left
 
@@ -79,10 +80,7 @@ class TlsServer:
 
     async def stop(self) -> None:
         """Stop accepting, and cut off running handshakes."""
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await end_tasks(self._tasks)
         for listening in self._sockets:
             listening.close()
         self._sockets.clear()

@@ -7,6 +7,7 @@ import os
 import re
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from struct import Struct
 from typing import Final, final
 
@@ -49,25 +50,17 @@ def segment_sequence(name: str) -> int:
 
 
 @final
+@dataclass(eq=False)
 class SegmentHeader:
     """Header of a segment, in its first sector."""
 
-    def __init__(
-        self,
-        sequence: int,
-        size: int,
-        salt: int,
-        node: int,
-        cluster: str,
-        version: int = SEGMENT_VERSION,
-    ) -> None:
-        self.sequence = sequence  # place of the file in the log, from 1
-        self.size = size  # length of the file in bytes, a multiple of 512
-        self.salt = salt  # start value of every checksum of this log, unsigned 32 bits, not 0
-        self.node = node  # id of the node that owns the log, 0 for none
-        self.cluster = cluster  # name of its cluster
-        # SEGMENT_VERSION, or SEGMENT_VERSION_WHOLE in a segment of an earlier release
-        self.version = version
+    sequence: int  # place of the file in the log, from 1
+    size: int  # length of the file in bytes, a multiple of 512
+    salt: int  # start value of every checksum of this log, unsigned 32 bits, not 0
+    node: int  # id of the node that owns the log, 0 for none
+    cluster: str  # name of its cluster
+    # SEGMENT_VERSION, or SEGMENT_VERSION_WHOLE in a segment of an earlier release
+    version: int = SEGMENT_VERSION
 
     def encode(self) -> bytes:
         """Return the sector.

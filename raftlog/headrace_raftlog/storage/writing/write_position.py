@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -32,24 +33,16 @@ def plain_room(segment_bytes: int) -> int:
 
 
 @final
+@dataclass(eq=False)
 class WriterPosition:
     """Position of the next batch; there is no segment behind that one."""
 
-    def __init__(
-        self,
-        header: SegmentHeader,
-        fd: int,
-        offset: i64,
-        number: i64,
-        first: i64,
-        spans: list[FileSpan],
-    ) -> None:
-        self.header = header
-        self.fd = fd  # the segment, open for writing
-        self.offset = offset  # a sector boundary in it
-        self.number = number  # number of the next batch
-        self.first = first  # number of the first batch in the segment; `number` while there is none
-        self.spans = spans  # the segments before it, ascending
+    header: SegmentHeader
+    fd: int  # the segment, open for writing
+    offset: i64  # a sector boundary in it
+    number: i64  # number of the next batch
+    first: i64  # number of the first batch in the segment; `number` while there is none
+    spans: list[FileSpan]  # the segments before it, ascending
 
     def frame(
         self, records: list[bytes], size: i64, count: i64, groups: list[int], kind: i64

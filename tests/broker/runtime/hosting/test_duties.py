@@ -75,7 +75,7 @@ class Island:
         self.dead_letter_service.release_all()
         self.expired: list[str] = []
         self.duties = LeaderDuties(
-            self.hosting.hosts, self.catalog, self.dead_letter_service, self._expire, clock
+            self.hosting, self.catalog, self.dead_letter_service, self._expire, clock
         )
         expiries.wake = self.duties.tick_soon
         self.hosting.duties = self.duties

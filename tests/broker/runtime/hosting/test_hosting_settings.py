@@ -20,7 +20,7 @@ from headrace_broker.model.session import tells_deaths
 from headrace_broker.runtime.contract.clock import Clock
 from headrace_broker.runtime.contract.host_watcher import Configuration
 from headrace_broker.runtime.hosting import hosting as module
-from headrace_broker.runtime.hosting.duties import Duties
+from headrace_broker.runtime.hosting.ends import Duties
 from headrace_broker.runtime.hosting.hosting import Hosting
 from headrace_raftlog.model.group import BUSY, NOT_LEADER
 
@@ -97,7 +97,8 @@ async def turns(count=3):
 class Plans(Duties):
     """Duties that only return a queue's settings, and record their calls."""
 
-    def __init__(self):
+    def __init__(self, hosting):
+        super().__init__(hosting)
         self.length = 5
         self.heard = []
 
@@ -123,7 +124,7 @@ def lengths(node):
 
 def test_queue_is_told_what_it_is_to_be_before_anything_else(run):
     async def scenario(node):
-        node.hosting.duties = plans = Plans()
+        node.hosting.duties = plans = Plans(node.hosting)
         node.hosting.add_queue(QUEUE)
         node.raft.lead(7, 1, serving=True)
         await turns()
@@ -159,7 +160,7 @@ class CountingClock(Clock):
 
 def test_many_queues_that_change_share_the_turns_of_the_loop(run):
     async def scenario(node):
-        node.hosting.duties = plans = Plans()
+        node.hosting.duties = plans = Plans(node.hosting)
         queues = [
             Queue("/", f"q{group}", QUEUE_QUORUM, group, MEMBERS, founders=MEMBERS)
             for group in range(100, 101 + TIMER_WAKES_MAX)
@@ -182,7 +183,7 @@ def test_many_queues_that_change_share_the_turns_of_the_loop(run):
 
 def test_queues_whose_settings_take_long_to_work_out_leave_the_turn_to_others(run):
     async def scenario(node):
-        node.hosting.duties = plans = Plans()
+        node.hosting.duties = plans = Plans(node.hosting)
         for group in (7, 8, 9):
             queue = Queue("/", f"q{group}", QUEUE_QUORUM, group, MEMBERS, founders=MEMBERS)
             node.hosting.add_queue(queue)
@@ -202,7 +203,7 @@ def test_settings_that_the_log_does_not_take_are_told_later(run, monkeypatch):
     monkeypatch.setattr(module, "SESSION_TICK_SECONDS", 0.0)
 
     async def scenario(node):
-        node.hosting.duties = plans = Plans()
+        node.hosting.duties = plans = Plans(node.hosting)
         node.hosting.add_queue(QUEUE)
         node.raft.busy = True
         node.raft.lead(7, 1, serving=True)

@@ -38,7 +38,7 @@ def check_any(output: OutputBuffer, kind: str, name: str) -> None:
     Raises:
         AmqpError: ACCESS_REFUSED.
     """
-    access.check_any(output.broker.permissions.may, output.user, output.vhost, kind, name)
+    access.check_any(output.broker.permissions, output.user, output.vhost, kind, name)
 
 
 def check_binding(output: OutputBuffer, binding: Binding) -> None:
@@ -47,11 +47,8 @@ def check_binding(output: OutputBuffer, binding: Binding) -> None:
     Raises:
         AmqpError: ACCESS_REFUSED.
     """
-    permissions = output.broker.permissions
     try:
-        access.check_binding(
-            permissions.may, permissions.may_route, permissions.may_chain, output.user, binding
-        )
+        access.check_binding(output.broker.permissions, output.user, binding)
     except AmqpError as error:
         audit.record("request", binding.destination, error.text)
         raise
@@ -80,10 +77,10 @@ def check_declared_exchange(output: OutputBuffer, name: str, arguments: dict[str
 def _check_declares(
     output: OutputBuffer, kind: str, name: str, arguments: dict[str, Any], known: bool
 ) -> None:
-    may, may_forward = output.broker.permissions.may, output.broker.permissions.may_forward
+    permissions = output.broker.permissions
     user, vhost = output.user, output.vhost
     try:
-        access.check_declares(may, may_forward, user, vhost, kind, name, arguments, known)
+        access.check_declares(permissions, user, vhost, kind, name, arguments, known)
     except AmqpError as error:
         audit.record("request", name, error.text)
         raise

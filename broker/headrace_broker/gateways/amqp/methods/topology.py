@@ -38,7 +38,7 @@ from headrace_broker.gateways.amqp.methods.method_channel import MethodChannel
 from headrace_broker.gateways.amqp.methods.replying import declare_replies
 from headrace_broker.gateways.consuming.server_name import server_name
 from headrace_broker.gateways.publishing.authorization import check
-from headrace_broker.model.definition import Binding, Queue
+from headrace_broker.model.definition import Binding, Exchange, Queue
 from headrace_broker.model.reply_code import NOT_FOUND, AmqpError
 from headrace_broker.runtime.security import audit
 
@@ -183,15 +183,9 @@ async def _declare_exchange(channel: MethodChannel, command: commands.Exchange.D
         check_exchange_type(command.exchange_type)
         if not known:
             check_new_name(EXCHANGE, name)
-        await output.broker.declare_exchange(
-            output.vhost,
-            name,
-            command.exchange_type,
-            command.durable,
-            command.auto_delete,
-            command.internal,
-            arguments,
-        )
+        flags = (command.durable, command.auto_delete, command.internal)
+        exchange = Exchange(output.vhost, name, command.exchange_type, *flags, arguments)
+        await output.broker.declare_exchange(exchange)
     if not command.nowait:
         channel.send(commands.Exchange.DeclareOk())
 

@@ -1,8 +1,8 @@
+# ruff: noqa: N802  (names of gRPC methods)
 """The service Backup: points of queues are read, and messages put back."""
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import re
 from collections.abc import AsyncIterator, Iterator
@@ -21,15 +21,17 @@ from headrace_broker.gateways.grpc.backup.restoring import RestoreCall, check_op
 from headrace_broker.gateways.grpc.messaging.messaging import check_vhost
 from headrace_broker.gateways.grpc.messaging.publishing import opened_at_ms
 from headrace_broker.gateways.grpc.server.authentication import Caller
-from headrace_broker.gateways.grpc.server.call import Admission
+from headrace_broker.gateways.grpc.server.call import Admission, send
 from headrace_broker.gateways.grpc.server.errors import (
     RETRY_MS,
     CallError,
     Context,
     bad_field,
     check_chunk,
+    number_in,
 )
 from headrace_broker.gateways.grpc.server.request_parser import parsed_opening
+from headrace_broker.gateways.grpc.server.unary import unary
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import (
     BACKUP_CHUNK_BYTES,
@@ -60,7 +62,6 @@ from headrace_broker.runtime.security import audit
 from headrace_protos.broker.v1 import backup_pb2 as pb
 from headrace_protos.broker.v1.backup_pb2_grpc import BackupServicer, add_BackupServicer_to_server
 
-STALL_SECONDS_MAX: Final = 60.0  # a client may leave a chunk unread for so long
 NUMBER_MAX: Final = (1 << 62) - 1  # of ids and numbers
 _POINT: Final = re.compile(r"([1-9][0-9]{0,9})-([1-9][0-9]{0,18})")
 _CODE: Final = grpc.StatusCode
@@ -81,7 +82,7 @@ class BackupService(BackupServicer):
         self, broker: Broker, admission: Admission, client: BackupClient, address: str
     ) -> None:
         self._broker = broker  # the node
-        self._admission = admission  # lets calls in
+        self.admission = admission  # lets calls in
         self._client = client  # asks the nodes that have the points
         self._address = address  # where the node serves gRPC, for listings
         self._numbers = itertools.count(1)
@@ -98,41 +99,36 @@ class BackupService(BackupServicer):
             if info.control is not None:
                 info.control.shut_down(reason)
 
-    # The names of the methods are those of the generated base.
-
-    async def Open(  # noqa: N802
-        self, request: pb.OpenPointRequest, context: Context
-    ) -> pb.OpenPointResponse:
+    @unary
+    async def Open(self, who: User, request: pb.OpenPointRequest) -> pb.OpenPointResponse:
         """Open a point."""
-        async with self._admission.call(context) as caller:
-            _check_caller(caller)
-            check_vhost(self._broker, caller, request.vhost)
-            self._check_copies(caller, READ, request.vhost, request.queue)
-            ttl_ms = _ttl(request.ttl_ms)
-            queue = await self._queue(request.vhost, request.queue)
-            with _errors():
-                opened = await self._client.open(queue, ttl_ms, caller.user)
-            answer = _checked(opened.answer)
-            point = f"{opened.node}-{answer.point}"
-            target = f"queue '{queue.name}' in vhost '{queue.vhost}'"
-            audit.record("backup", target, point=point, messages=answer.messages)
-            return pb.OpenPointResponse(
-                point=point,
-                node=str(opened.node),
-                applied_index=answer.applied_index,
-                time_ms=answer.time_ms,
-                messages=answer.messages,
-                octets=answer.byte_count,
-                last_id=answer.last_id,
-            )
-        raise AssertionError("the call was ended")
+        check_administers(who)
+        check_vhost(self._broker, who, request.vhost)
+        self._judge(READ, request.vhost, request.queue, who)
+        ttl_ms = _ttl(request.ttl_ms)
+        queue = await self._queue(request.vhost, request.queue)
+        with _errors():
+            opened = await self._client.open(queue, ttl_ms, who.name)
+        answer = _checked(opened.answer)
+        point = f"{opened.node}-{answer.point}"
+        target = f"queue '{queue.name}' in vhost '{queue.vhost}'"
+        audit.record("backup", target, point=point, messages=answer.messages)
+        return pb.OpenPointResponse(
+            point=point,
+            node=str(opened.node),
+            applied_index=answer.applied_index,
+            time_ms=answer.time_ms,
+            messages=answer.messages,
+            octets=answer.byte_count,
+            last_id=answer.last_id,
+        )
 
-    async def Read(  # type: ignore[override]  # noqa: N802  (writes by itself)
+    async def Read(  # type: ignore[override]  # writes by itself
         self, request: pb.ReadPointRequest, context: Context
     ) -> None:
         """Send messages of a point."""
-        async with self._admission.call(context) as caller:
-            _check_caller(caller)
+        async with self.admission.call(context) as caller:
+            check_administers(caller.who)
             node, point = _point(request.point)
             _check_read(request)
             if self.reads >= BACKUP_READS_MAX:
@@ -140,48 +136,42 @@ class BackupService(BackupServicer):
                 raise CallError(_CODE.RESOURCE_EXHAUSTED, "TOO_MANY_READS", text, retry_ms=RETRY_MS)
             self.reads += 1
             try:
-                with self._admission.while_allowed(caller, ANYWHERE, check_administers), _errors():
+                with self.admission.while_allowed(caller, ANYWHERE, check_administers), _errors():
                     await self._send(node, point, request, context, caller.user)
             finally:
                 self.reads -= 1
 
-    async def Keep(  # noqa: N802
-        self, request: pb.KeepPointRequest, context: Context
-    ) -> pb.KeepPointResponse:
+    @unary
+    async def Keep(self, who: User, request: pb.KeepPointRequest) -> pb.KeepPointResponse:
         """Put the end of a point off."""
-        async with self._admission.call(context) as caller:
-            _check_caller(caller)
-            node, point = _point(request.point)
-            ttl_ms = _ttl(request.ttl_ms) if request.ttl_ms else 0
-            done = _number("done_id", request.done_id)
-            with _errors():
-                asked = KeepPoint(point, caller.user, ttl_ms, done)
-                _checked(await self._client.ask(node, asked))
-            return pb.KeepPointResponse()
-        raise AssertionError("the call was ended")
+        check_administers(who)
+        node, point = _point(request.point)
+        ttl_ms = _ttl(request.ttl_ms) if request.ttl_ms else 0
+        done = number_in("done_id", request.done_id, 0, NUMBER_MAX)
+        with _errors():
+            asked = KeepPoint(point, who.name, ttl_ms, done)
+            _checked(await self._client.ask(node, asked))
+        return pb.KeepPointResponse()
 
-    async def Close(  # noqa: N802
-        self, request: pb.ClosePointRequest, context: Context
-    ) -> pb.ClosePointResponse:
+    @unary
+    async def Close(self, who: User, request: pb.ClosePointRequest) -> pb.ClosePointResponse:
         """Give a point up."""
-        async with self._admission.call(context) as caller:
-            _check_caller(caller)
-            node, point = _point(request.point)
-            with _errors():
-                _checked(await self._client.ask(node, ClosePoint(point, caller.user)))
-            return pb.ClosePointResponse()
-        raise AssertionError("the call was ended")
+        check_administers(who)
+        node, point = _point(request.point)
+        with _errors():
+            _checked(await self._client.ask(node, ClosePoint(point, who.name)))
+        return pb.ClosePointResponse()
 
-    async def Restore(  # type: ignore[override]  # noqa: N802  (reads and writes by itself)
+    async def Restore(  # type: ignore[override]  # reads and writes by itself
         self, request_iterator: AsyncIterator[pb.RestoreRequest], context: Any
     ) -> None:
         """Put messages into a queue."""
-        async with self._admission.call(context) as caller:
-            _check_caller(caller)
+        async with self.admission.call(context) as caller:
+            check_administers(caller.who)
             opening = parsed_opening(await context.read(), pb.RestoreRequest)
             check_opening(opening)
-            check_vhost(self._broker, caller, opening.vhost, "open.vhost")
-            self._check_copies(caller, WRITE, opening.vhost, opening.queue)
+            check_vhost(self._broker, caller.who, opening.vhost, "open.vhost")
+            self._judge(WRITE, opening.vhost, opening.queue, caller.who)
             queue = await self._queue(opening.vhost, opening.queue, "open.")
             info = self._enter(caller, opening)
             try:
@@ -196,7 +186,7 @@ class BackupService(BackupServicer):
                     self._broker, context, caller, info, opening, queue, answer.next_number
                 )
                 judge = partial(self._judge, WRITE, opening.vhost, opening.queue)
-                with self._admission.while_allowed(caller, opening.vhost, judge):
+                with self.admission.while_allowed(caller, opening.vhost, judge):
                     await call.run()
             finally:
                 self._infos.discard(info)
@@ -204,17 +194,12 @@ class BackupService(BackupServicer):
     # Inner
 
     def _judge(self, operation: str, vhost: str, queue: str, who: User) -> None:
-        """Ask again, of a user as of now; see `_check_copies`."""
-        permissions = self._broker.permissions
-        check_copies(who, permissions.may_enter, permissions.may, operation, vhost, queue)
-
-    def _check_copies(self, caller: Caller, operation: str, vhost: str, queue: str) -> None:
-        """Refuse the bodies of a queue before it is said whether there is one.
+        """Refuse the bodies of a queue before it is said whether there is one, and as of now.
 
         Raises:
             AmqpError: ACCESS_REFUSED.
         """
-        self._judge(operation, vhost, queue, User(caller.user, caller.tags))
+        check_copies(who, self._broker.permissions, operation, vhost, queue)
 
     async def _queue(self, vhost: str, name: str, within: str = "") -> Queue:
         broker = self._broker
@@ -270,12 +255,7 @@ class BackupService(BackupServicer):
             response = pb.ReadPointResponse(
                 last_id=after, messages=count, heads=answer.heads, batch=answer.batch
             )
-            try:
-                async with asyncio.timeout(STALL_SECONDS_MAX):
-                    await context.write(response)
-            except TimeoutError:
-                text = f"nothing was read for {STALL_SECONDS_MAX:.0f} s"
-                raise CallError(_CODE.ABORTED, "NOT_READ", text) from None
+            await send(context, response)
 
 
 @contextmanager
@@ -300,10 +280,6 @@ def _checked(answer: BackupAnswer) -> BackupAnswer:
     raise CallError(code, reason, answer.text, retry_ms=retry_ms)
 
 
-def _check_caller(caller: Caller) -> None:
-    check_administers(User(caller.user, caller.tags))
-
-
 def _point(name: str) -> tuple[int, int]:
     """Return node and number of a point."""
     found = _POINT.fullmatch(name)
@@ -313,15 +289,7 @@ def _point(name: str) -> tuple[int, int]:
 
 
 def _ttl(ttl_ms: int) -> int:
-    if not BACKUP_TTL_MS_MIN <= ttl_ms <= BACKUP_TTL_MS_MAX:
-        raise bad_field("ttl_ms", f"must be {BACKUP_TTL_MS_MIN} to {BACKUP_TTL_MS_MAX}")
-    return ttl_ms
-
-
-def _number(field: str, value: int) -> int:
-    if value > NUMBER_MAX:
-        raise bad_field(field, f"must be 0 to {NUMBER_MAX}")
-    return value
+    return number_in("ttl_ms", ttl_ms, BACKUP_TTL_MS_MIN, BACKUP_TTL_MS_MAX)
 
 
 def _check_read(request: pb.ReadPointRequest) -> None:
@@ -330,8 +298,8 @@ def _check_read(request: pb.ReadPointRequest) -> None:
     Raises:
         CallError: INVALID_ARGUMENT.
     """
-    _number("after_id", request.after_id)
-    _number("messages_max", request.messages_max)
+    number_in("after_id", request.after_id, 0, NUMBER_MAX)
+    number_in("messages_max", request.messages_max, 0, NUMBER_MAX)
     if request.chunk_messages > BACKUP_CHUNK_MESSAGES_MAX:
         raise bad_field("chunk_messages", f"must be at most {BACKUP_CHUNK_MESSAGES_MAX}")
     if request.chunk_octets > BACKUP_CHUNK_BYTES_MAX:

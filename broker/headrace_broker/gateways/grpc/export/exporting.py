@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from contextlib import aclosing
 from functools import partial
@@ -20,10 +19,16 @@ from headrace_broker.gateways.grpc.export.answer import (
     schema_message,
     shard_message,
 )
-from headrace_broker.gateways.grpc.server.call import Admission
-from headrace_broker.gateways.grpc.server.errors import RETRY_MS, CallError, Context, bad_field
+from headrace_broker.gateways.grpc.server.call import Admission, send
+from headrace_broker.gateways.grpc.server.errors import (
+    RETRY_MS,
+    CallError,
+    Context,
+    bad_field,
+    number_in,
+)
 from headrace_broker.gateways.grpc.server.lookup import check_name
-from headrace_broker.gateways.grpc.server.unary import serve
+from headrace_broker.gateways.grpc.server.unary import unary
 from headrace_broker.model.limits import (
     EXPORT_CHUNK_BYTES,
     EXPORT_OPENER_BYTES_MAX,
@@ -40,7 +45,6 @@ from headrace_broker.runtime.telemetry.schema import (
 from headrace_protos.broker.v1 import export_pb2 as pb
 from headrace_protos.broker.v1.export_pb2_grpc import ExportServicer, add_ExportServicer_to_server
 
-STALL_SECONDS_MAX: Final = 60.0  # a client may leave an answer unread for so long
 INDEX_MAX: Final = (1 << 63) - 1  # of rows, incarnations and epochs
 
 
@@ -71,7 +75,7 @@ class ExportService(ExportServicer):
 
     def __init__(self, logs: Mapping[int, ExportLog], admission: Admission) -> None:
         self._logs = dict(logs)
-        self._admission = admission  # lets calls in
+        self.admission = admission  # lets calls in
         self.reads = 0  # how many calls read rows now
 
     def add_to(self, server: grpc.aio.Server) -> None:
@@ -81,13 +85,9 @@ class ExportService(ExportServicer):
     async def stop(self, reason: str) -> None:
         """Calls have nothing that must end by itself."""
 
-    async def ListShards(
-        self, request: pb.ListShardsRequest, context: Context
-    ) -> pb.ListShardsResponse:
+    @unary
+    async def ListShards(self, who: Caller, request: pb.ListShardsRequest) -> pb.ListShardsResponse:
         """Say what shards there are."""
-        return await serve(self._admission, context, self._list, request)
-
-    async def _list(self, who: Caller, request: pb.ListShardsRequest) -> pb.ListShardsResponse:
         log = self._log(request.log, "log")
         if request.queue and not request.vhost:
             raise bad_field("vhost", "must be given with a queue")
@@ -103,12 +103,11 @@ class ExportService(ExportServicer):
         self, request: pb.ReadExportRequest, context: Context
     ) -> None:
         """Send rows of a shard."""
-        async with self._admission.call(context) as client:
-            who = Caller(client.user, client.tags)
+        async with self.admission.call(context) as caller:
             log = self._log(request.log, "log")
             _check_read(request)
             with export_errors(f"shard '{request.shard}'"):
-                log.check(who, request.shard)
+                log.check(caller.who, request.shard)
                 if self.reads >= EXPORT_READS_MAX:
                     text = f"{EXPORT_READS_MAX} shards are being read through this node"
                     code, reason = grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MANY_READS"
@@ -116,7 +115,7 @@ class ExportService(ExportServicer):
                 self.reads += 1
                 judge = partial(_judge, log, request.shard)
                 try:
-                    with self._admission.while_allowed(client, ANYWHERE, judge):
+                    with self.admission.while_allowed(caller, ANYWHERE, judge):
                         await self._send(log, request, context)
                 finally:
                     self.reads -= 1
@@ -132,15 +131,11 @@ class ExportService(ExportServicer):
                     break
         await answer.flush()
 
+    @unary
     async def OpenGroup(
-        self, request: pb.OpenExportGroupRequest, context: Context
-    ) -> pb.OpenExportGroupResponse:
-        """Open a group."""
-        return await serve(self._admission, context, self._open, request)
-
-    async def _open(
         self, who: Caller, request: pb.OpenExportGroupRequest
     ) -> pb.OpenExportGroupResponse:
+        """Open a group."""
         name = request.name
         log = self._checked(name)
         opener = request.request_id.encode()
@@ -151,34 +146,24 @@ class ExportService(ExportServicer):
             group = await log.open_group(name.shard, name.group, opener)
         return pb.OpenExportGroupResponse(group=group_message(group))
 
-    async def Commit(
-        self, request: pb.CommitExportRequest, context: Context
-    ) -> pb.CommitExportResponse:
+    @unary
+    async def Commit(self, who: Caller, request: pb.CommitExportRequest) -> pb.CommitExportResponse:
         """Note how far a group has come."""
-        return await serve(self._admission, context, self._commit, request)
-
-    async def _commit(
-        self, who: Caller, request: pb.CommitExportRequest
-    ) -> pb.CommitExportResponse:
         name = request.name
         log = self._checked(name)
-        epoch = _number("epoch", request.epoch, 1)
-        incarnation = _number("incarnation", request.incarnation, 1)
-        up_to = _number("up_to", request.up_to, 0)
+        epoch = number_in("epoch", request.epoch, 1, INDEX_MAX)
+        incarnation = number_in("incarnation", request.incarnation, 1, INDEX_MAX)
+        up_to = number_in("up_to", request.up_to, 0, INDEX_MAX)
         with export_errors(_what(name)):
             log.check(who, name.shard)
             group = await log.commit(name.shard, name.group, epoch, incarnation, up_to)
         return pb.CommitExportResponse(group=group_message(group))
 
+    @unary
     async def DescribeGroups(
-        self, request: pb.DescribeExportGroupsRequest, context: Context
-    ) -> pb.DescribeExportGroupsResponse:
-        """Say how far groups have come."""
-        return await serve(self._admission, context, self._describe, request)
-
-    async def _describe(
         self, who: Caller, request: pb.DescribeExportGroupsRequest
     ) -> pb.DescribeExportGroupsResponse:
+        """Say how far groups have come."""
         name = request.name
         log = self._log(name.log, "name.log")
         check_name("name.shard", name.shard, low=0)
@@ -190,18 +175,14 @@ class ExportService(ExportServicer):
             groups=[group_message(group) for group in found.groups], missing_nodes=found.missing
         )
 
+    @unary
     async def CloseGroup(
-        self, request: pb.CloseExportGroupRequest, context: Context
-    ) -> pb.CloseExportGroupResponse:
-        """Forget a group."""
-        return await serve(self._admission, context, self._close, request)
-
-    async def _close(
         self, who: Caller, request: pb.CloseExportGroupRequest
     ) -> pb.CloseExportGroupResponse:
+        """Forget a group."""
         name = request.name
         log = self._checked(name)
-        epoch = _number("epoch", request.epoch, 0)
+        epoch = number_in("epoch", request.epoch, 0, INDEX_MAX)
         with export_errors(_what(name)):
             log.check(who, name.shard)
             await log.close_group(name.shard, name.group, epoch)
@@ -265,12 +246,7 @@ class _Answer:
             return
         response, self._response = self._response, pb.ReadExportResponse()
         self._byte_count = 0
-        try:
-            async with asyncio.timeout(STALL_SECONDS_MAX):
-                await self._context.write(response)
-        except TimeoutError:
-            text = f"nothing was read for {STALL_SECONDS_MAX:.0f} s"
-            raise CallError(grpc.StatusCode.ABORTED, "NOT_READ", text) from None
+        await send(self._context, response)
 
 
 def _judge(log: ExportLog, shard: str, who: Caller) -> None:
@@ -289,12 +265,6 @@ def _what(name: pb.ExportGroupName) -> str:
     return f"group '{name.group}' of shard '{name.shard}'"
 
 
-def _number(field: str, value: int, least: int) -> int:
-    if not least <= value <= INDEX_MAX:
-        raise bad_field(field, f"must be {least} to {INDEX_MAX}")
-    return value
-
-
 def _check_read(request: pb.ReadExportRequest) -> None:
     """Refuse to read what no shard can have.
 
@@ -304,10 +274,10 @@ def _check_read(request: pb.ReadExportRequest) -> None:
     byte_count = len(request.shard.encode())
     if not 1 <= byte_count <= NAME_BYTES_MAX:
         raise bad_field("shard", f"must have 1 to {NAME_BYTES_MAX} bytes")
-    _number("incarnation", request.incarnation, 1)
-    _number("start", request.start, 0)
-    _number("end", request.end, 0)
+    number_in("incarnation", request.incarnation, 1, INDEX_MAX)
+    number_in("start", request.start, 0, INDEX_MAX)
+    number_in("end", request.end, 0, INDEX_MAX)
     if request.end < request.start:
         raise bad_field("end", "must not be less than start")
-    _number("rows_max", request.rows_max, 0)
-    _number("octets_max", request.octets_max, 0)
+    number_in("rows_max", request.rows_max, 0, INDEX_MAX)
+    number_in("octets_max", request.octets_max, 0, INDEX_MAX)

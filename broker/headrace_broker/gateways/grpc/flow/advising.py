@@ -28,9 +28,9 @@ from headrace_broker.catalog.command import DeleteAdvice, PutAdvice
 from headrace_broker.catalog.governance import ADVICE_FULL
 from headrace_broker.catalog.result import Refused
 from headrace_broker.gateways.grpc.server.call import Admission
-from headrace_broker.gateways.grpc.server.errors import RETRY_MS, CallError, Context, bad_field
+from headrace_broker.gateways.grpc.server.errors import RETRY_MS, CallError, bad_field
 from headrace_broker.gateways.grpc.server.lookup import LookupService, check_name, done
-from headrace_broker.gateways.grpc.server.unary import serve
+from headrace_broker.gateways.grpc.server.unary import unary
 from headrace_broker.model.limits import ADVICE_AUTHOR_BYTES_MAX
 from headrace_protos.broker.v1 import advice_pb2 as pb
 from headrace_protos.broker.v1.advice_pb2_grpc import AdviceServicer, add_AdviceServicer_to_server
@@ -57,7 +57,7 @@ class AdviceService(AdviceServicer):
         self, lookup: LookupService, admission: Admission, clock_ms: Callable[[], int] = _unix_ms
     ) -> None:
         self._lookup = lookup  # looks things up
-        self._admission = admission  # lets calls in
+        self.admission = admission  # lets calls in
         self._clock_ms = clock_ms  # Unix time
 
     def add_to(self, server: grpc.aio.Server) -> None:
@@ -67,11 +67,9 @@ class AdviceService(AdviceServicer):
     async def stop(self, reason: str) -> None:
         """Calls have nothing that must end by itself."""
 
-    async def Put(self, request: pb.PutAdviceRequest, context: Context) -> pb.PutAdviceResponse:
+    @unary
+    async def Put(self, who: Caller, request: pb.PutAdviceRequest) -> pb.PutAdviceResponse:
         """Keep advice."""
-        return await serve(self._admission, context, self._put, request)
-
-    async def _put(self, who: Caller, request: pb.PutAdviceRequest) -> pb.PutAdviceResponse:
         check_makes_policies(who)
         for given in request.items:
             check_author(who, given.author or who.name)
@@ -93,11 +91,9 @@ class AdviceService(AdviceServicer):
         done(result, "items")
         return pb.PutAdviceResponse()
 
-    async def List(self, request: pb.ListAdviceRequest, context: Context) -> pb.ListAdviceResponse:
+    @unary
+    async def List(self, who: Caller, request: pb.ListAdviceRequest) -> pb.ListAdviceResponse:
         """List valid advice."""
-        return await serve(self._admission, context, self._list, request)
-
-    async def _list(self, who: Caller, request: pb.ListAdviceRequest) -> pb.ListAdviceResponse:
         check_manages(who)
         if request.queue and not request.vhost:
             raise bad_field("vhost", "must be given with a queue")
@@ -109,15 +105,9 @@ class AdviceService(AdviceServicer):
         )
         return pb.ListAdviceResponse(items=[_item(each) for each in found if each.vhost in vhosts])
 
-    async def Delete(
-        self, request: pb.DeleteAdviceRequest, context: Context
-    ) -> pb.DeleteAdviceResponse:
+    @unary
+    async def Delete(self, who: Caller, request: pb.DeleteAdviceRequest) -> pb.DeleteAdviceResponse:
         """Drop advice."""
-        return await serve(self._admission, context, self._delete, request)
-
-    async def _delete(
-        self, who: Caller, request: pb.DeleteAdviceRequest
-    ) -> pb.DeleteAdviceResponse:
         check_makes_policies(who)
         author = taken_back_by(who, request.author)
         check_name("queue", request.queue)

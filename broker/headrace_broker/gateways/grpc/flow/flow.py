@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 
-from headrace_broker.catalog.access import Caller, check_manages
+from headrace_broker.catalog.access import check_manages
 from headrace_broker.catalog.permission_watch import ANYWHERE
 from headrace_broker.gateways.grpc.flow.alarms import AlarmWatching
 from headrace_broker.gateways.grpc.flow.calls import FlowCalls, LimitCalls
@@ -19,7 +19,7 @@ from headrace_broker.gateways.grpc.flow.watching_flow import FlowWatching
 from headrace_broker.gateways.grpc.server.call import Admission
 from headrace_broker.gateways.grpc.server.errors import RETRY_MS, CallError, Context
 from headrace_broker.gateways.grpc.server.lookup import LookupService
-from headrace_broker.gateways.grpc.server.unary import serve
+from headrace_broker.gateways.grpc.server.unary import unary_of
 from headrace_broker.runtime.alarm.alarm_watch import AlarmWatch
 from headrace_broker.runtime.explain.flow_watch import FlowWatch, WatchFailedError
 from headrace_protos.broker.v1 import flow_pb2 as messages
@@ -38,9 +38,8 @@ class FlowService(FlowServicer):
         flow_watch: FlowWatch,  # has the newest picture of what is stopped
         alarm_watch: AlarmWatch,  # says what is scarce
     ) -> None:
-        self._admission = admission  # lets calls in
-        self._calls = FlowCalls(lookup)
-        self._limits = LimitCalls(lookup)
+        self.admission = admission  # lets calls in
+        self.parts = {kind: kind(lookup) for kind in (FlowCalls, LimitCalls)}
         self._watches = Watches(lookup.view)
         self._flow = FlowWatching(lookup, flow_watch, self._watches)
         self._alarms = AlarmWatching(alarm_watch, self._watches)
@@ -53,24 +52,18 @@ class FlowService(FlowServicer):
         """End the streams."""
         self._watches.stop(reason)
 
-    async def Why(self, request: messages.WhyRequest, context: Context) -> messages.WhyResponse:
-        """Say why something is slow."""
-        return await serve(self._admission, context, self._calls.why, request)
-
-    async def Top(self, request: messages.TopRequest, context: Context) -> messages.TopResponse:
-        """List the most stopped publishers, and the queues that stop them."""
-        return await serve(self._admission, context, self._calls.top, request)
+    Why = unary_of(FlowCalls, FlowCalls.why)
+    Top = unary_of(FlowCalls, FlowCalls.top)
 
     async def WatchFlow(  # type: ignore[override]  # writes by itself
         self, request: messages.WatchFlowRequest, context: Context
     ) -> None:
         """Stream stopped publishers and queues, and each change."""
-        async with self._admission.call(context) as client:
-            who = Caller(client.user, client.tags)
+        async with self.admission.call(context) as caller:
             judge = partial(self._flow.judge, request.vhost)
             try:
-                with self._admission.while_allowed(client, ANYWHERE, judge):
-                    await _write(context, self._flow.stream(who, request))
+                with self.admission.while_allowed(caller, ANYWHERE, judge):
+                    await _write(context, self._flow.stream(caller.who, request))
             except WatchFailedError as error:
                 code = grpc.StatusCode.UNAVAILABLE
                 raise CallError(code, "WATCH_FAILED", str(error), retry_ms=RETRY_MS) from error
@@ -79,30 +72,14 @@ class FlowService(FlowServicer):
         self, request: messages.WatchAlarmsRequest, context: Context
     ) -> None:
         """Stream resources with alarms, and each change."""
-        async with self._admission.call(context) as client:
-            who = Caller(client.user, client.tags)
-            with self._admission.while_allowed(client, ANYWHERE, check_manages):
-                await _write(context, self._alarms.stream(who, request))
+        async with self.admission.call(context) as caller:
+            with self.admission.while_allowed(caller, ANYWHERE, check_manages):
+                await _write(context, self._alarms.stream(caller.who, request))
 
-    async def ListLimits(
-        self, request: messages.ListLimitsRequest, context: Context
-    ) -> messages.ListLimitsResponse:
-        """List the limits."""
-        return await serve(self._admission, context, self._limits.list, request)
-
-    async def GetLimit(self, request: messages.GetLimitRequest, context: Context) -> messages.Limit:
-        """Return a limit."""
-        return await serve(self._admission, context, self._limits.get, request)
-
-    async def SetLimit(self, request: messages.SetLimitRequest, context: Context) -> messages.Limit:
-        """Set a limit for the cluster."""
-        return await serve(self._admission, context, self._limits.set, request)
-
-    async def ResetLimit(
-        self, request: messages.ResetLimitRequest, context: Context
-    ) -> messages.Limit:
-        """Set a limit for the cluster no more."""
-        return await serve(self._admission, context, self._limits.reset, request)
+    ListLimits = unary_of(LimitCalls, LimitCalls.list)
+    GetLimit = unary_of(LimitCalls, LimitCalls.get)
+    SetLimit = unary_of(LimitCalls, LimitCalls.set)
+    ResetLimit = unary_of(LimitCalls, LimitCalls.reset)
 
 
 async def _write(context: Context, stream: AsyncGenerator[Any, None]) -> None:

@@ -1,14 +1,15 @@
+# ruff: noqa: N802  (names of gRPC methods)
 """The service Lease: groups that take messages by lease."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 import grpc
 
+from headrace_broker.catalog.access import Caller
 from headrace_broker.core.queue.state.lease_effect import LEASE_GONE, GroupInfo, LeaseInfo
 from headrace_broker.gateways.grpc.lease.answer import (
     answered_group,
@@ -22,15 +23,16 @@ from headrace_broker.gateways.grpc.lease.columns import LeaseColumns
 from headrace_broker.gateways.grpc.lease.rows import LeaseBlocks, LeaseRows
 from headrace_broker.gateways.grpc.messaging.consuming import check_reads, find_queue
 from headrace_broker.gateways.grpc.messaging.messaging import check_vhost
-from headrace_broker.gateways.grpc.server.authentication import Caller
-from headrace_broker.gateways.grpc.server.call import Admission
+from headrace_broker.gateways.grpc.server.call import Admission, send
 from headrace_broker.gateways.grpc.server.errors import (
     RETRY_MS,
     CallError,
     Context,
     bad_field,
     check_chunk,
+    number_in,
 )
+from headrace_broker.gateways.grpc.server.unary import unary
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import (
     LEASE_BYTES_MAX,
@@ -49,7 +51,6 @@ from headrace_broker.runtime.lease.leasing import Fetched
 from headrace_protos.broker.v1 import lease_pb2 as pb
 from headrace_protos.broker.v1.lease_pb2_grpc import LeaseServicer, add_LeaseServicer_to_server
 
-STALL_SECONDS_MAX: Final = 60.0  # a client may leave a chunk unread for so long
 NUMBER_MAX: Final = (1 << 62) - 1  # of leases and epochs
 
 
@@ -83,7 +84,7 @@ class LeaseService(LeaseServicer):
 
     def __init__(self, broker: Broker, admission: Admission) -> None:
         self._broker = broker  # the node
-        self._admission = admission  # lets calls in
+        self.admission = admission  # lets calls in
         self.fetches = 0  # how many calls read leases now
 
     def add_to(self, server: grpc.aio.Server) -> None:
@@ -93,159 +94,138 @@ class LeaseService(LeaseServicer):
     async def stop(self, reason: str) -> None:
         """Calls have nothing that must end by itself."""
 
-    # The names of the methods are those of the generated base.
-
-    async def OpenGroup(  # noqa: N802
-        self, request: pb.OpenGroupRequest, context: Context
-    ) -> pb.OpenGroupResponse:
+    @unary
+    async def OpenGroup(self, who: Caller, request: pb.OpenGroupRequest) -> pb.OpenGroupResponse:
         """Open a group."""
-        async with self._admission.call(context) as caller:
-            place = await self._place(caller, request.name)
-            opener = request.request_id.encode()
-            if not 1 <= len(opener) <= LEASE_OPENER_BYTES_MAX:
-                rule = f"must have 1 to {LEASE_OPENER_BYTES_MAX} bytes"
-                raise bad_field("request_id", rule)
-            ttl_ms = _ttl(request.ttl_ms)
-            with leader_errors():
-                answer = await self._broker.leases.open_group(
-                    place.queue, place.group, ttl_ms, opener
-                )
-            return pb.OpenGroupResponse(group=answered_group(checked(answer, place.name)))
-        raise AssertionError("the call was ended")
+        place = await self._place(who, request.name)
+        opener = request.request_id.encode()
+        if not 1 <= len(opener) <= LEASE_OPENER_BYTES_MAX:
+            rule = f"must have 1 to {LEASE_OPENER_BYTES_MAX} bytes"
+            raise bad_field("request_id", rule)
+        ttl_ms = _ttl(request.ttl_ms)
+        with leader_errors():
+            answer = await self._broker.leases.open_group(place.queue, place.group, ttl_ms, opener)
+        return pb.OpenGroupResponse(group=answered_group(checked(answer, place.name)))
 
-    async def Lease(  # noqa: N802
-        self, request: pb.LeaseRequest, context: Context
-    ) -> pb.LeaseResponse:
+    @unary
+    async def Lease(self, who: Caller, request: pb.LeaseRequest) -> pb.LeaseResponse:
         """Take messages as a group's next lease."""
-        async with self._admission.call(context) as caller:
-            place = await self._place(caller, request.name)
-            number = _number("lease", request.lease, 1)
-            most = request.messages_max or LEASE_MESSAGES_MAX
-            if most > LEASE_MESSAGES_MAX:
-                raise bad_field("messages_max", f"must be at most {LEASE_MESSAGES_MAX}")
-            byte_count = request.octets_max or LEASE_BYTES_MAX
-            if byte_count > LEASE_BYTES_MAX:
-                raise bad_field("octets_max", f"must be at most {LEASE_BYTES_MAX}")
-            epoch, ttl_ms = _epoch(request.epoch), _ttl(request.ttl_ms)
-            with leader_errors():
-                answer = await self._broker.leases.lease(
-                    place.queue, place.group, epoch, number, most, byte_count, ttl_ms
-                )
-            checked(answer, place.name)
-            return pb.LeaseResponse(
-                lease=number,
-                messages=answer.count,
-                octets=answer.byte_count,
-                messages_ready=answer.ready,
-                group=answered_group(answer),
+        place = await self._place(who, request.name)
+        number = number_in("lease", request.lease, 1, NUMBER_MAX)
+        most = request.messages_max or LEASE_MESSAGES_MAX
+        if most > LEASE_MESSAGES_MAX:
+            raise bad_field("messages_max", f"must be at most {LEASE_MESSAGES_MAX}")
+        byte_count = request.octets_max or LEASE_BYTES_MAX
+        if byte_count > LEASE_BYTES_MAX:
+            raise bad_field("octets_max", f"must be at most {LEASE_BYTES_MAX}")
+        epoch, ttl_ms = _epoch(request.epoch), _ttl(request.ttl_ms)
+        with leader_errors():
+            answer = await self._broker.leases.lease(
+                place.queue, place.group, epoch, number, most, byte_count, ttl_ms
             )
-        raise AssertionError("the call was ended")
+        checked(answer, place.name)
+        return pb.LeaseResponse(
+            lease=number,
+            messages=answer.count,
+            octets=answer.byte_count,
+            messages_ready=answer.ready,
+            group=answered_group(answer),
+        )
 
-    async def Describe(  # noqa: N802
-        self, request: pb.DescribeGroupsRequest, context: Context
+    @unary
+    async def Describe(
+        self, who: Caller, request: pb.DescribeGroupsRequest
     ) -> pb.DescribeGroupsResponse:
         """Say what groups hold."""
-        async with self._admission.call(context) as caller:
-            place = await self._place(caller, request.name, all_groups=True)
-            with leader_errors():
-                groups = await self._broker.leases.describe(place.queue)
-            wanted = [group for group in groups if place.group in (b"", group.name)]
-            return pb.DescribeGroupsResponse(groups=[group_message(group) for group in wanted])
-        raise AssertionError("the call was ended")
+        place = await self._place(who, request.name, all_groups=True)
+        with leader_errors():
+            groups = await self._broker.leases.describe(place.queue)
+        wanted = [group for group in groups if place.group in (b"", group.name)]
+        return pb.DescribeGroupsResponse(groups=[group_message(group) for group in wanted])
 
-    async def Fetch(  # type: ignore[override]  # noqa: N802  (writes by itself)
+    async def Fetch(  # type: ignore[override]  # writes by itself
         self, request: pb.FetchLeaseRequest, context: Context
     ) -> None:
         """Send messages of a lease."""
-        async with self._admission.call(context) as caller:
+        async with self.admission.call(context) as caller:
             if self.fetches >= LEASE_FETCHES_MAX:
                 text = f"{LEASE_FETCHES_MAX} leases are being read through this node"
                 code, reason = grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MANY_FETCHES"
                 raise CallError(code, reason, text, retry_ms=RETRY_MS)
             self.fetches += 1
             try:
-                place = await self._place(caller, request.name)
+                place = await self._place(caller.who, request.name)
                 _check_fetch(request)
                 judge = partial(check_reads, self._broker, place.queue)
                 with (
-                    self._admission.while_allowed(caller, place.queue.vhost, judge),
+                    self.admission.while_allowed(caller, place.queue.vhost, judge),
                     leader_errors(),
                 ):
                     await self._send(place, request, context)
             finally:
                 self.fetches -= 1
 
-    async def Renew(  # noqa: N802
-        self, request: pb.RenewLeasesRequest, context: Context
-    ) -> pb.RenewLeasesResponse:
+    @unary
+    async def Renew(self, who: Caller, request: pb.RenewLeasesRequest) -> pb.RenewLeasesResponse:
         """Put deadlines off."""
-        async with self._admission.call(context) as caller:
-            place = await self._place(caller, request.name)
-            epoch, ttl_ms = _epoch(request.epoch), _ttl(request.ttl_ms)
-            with leader_errors():
-                answer = await self._broker.leases.renew(place.queue, place.group, epoch, ttl_ms)
-            return pb.RenewLeasesResponse(group=answered_group(checked(answer, place.name)))
-        raise AssertionError("the call was ended")
+        place = await self._place(who, request.name)
+        epoch, ttl_ms = _epoch(request.epoch), _ttl(request.ttl_ms)
+        with leader_errors():
+            answer = await self._broker.leases.renew(place.queue, place.group, epoch, ttl_ms)
+        return pb.RenewLeasesResponse(group=answered_group(checked(answer, place.name)))
 
-    async def Settle(  # noqa: N802
-        self, request: pb.SettleLeasesRequest, context: Context
-    ) -> pb.SettleLeasesResponse:
+    @unary
+    async def Settle(self, who: Caller, request: pb.SettleLeasesRequest) -> pb.SettleLeasesResponse:
         """Accept the messages of leases up to a number."""
-        async with self._admission.call(context) as caller:
-            place = await self._place(caller, request.name)
-            epoch, up_to = _epoch(request.epoch), _number("up_to", request.up_to, 0)
-            with leader_errors():
-                answer = await self._broker.leases.settle(place.queue, place.group, epoch, up_to)
-            expired = answer.status == LEASE_GONE
-            if not expired:
-                checked(answer, place.name)
-            return pb.SettleLeasesResponse(
-                messages=answer.count,
-                expired=expired,
-                gone=[lease_state(lease) for lease in answer.gone],
-                group=answered_group(answer),
-            )
-        raise AssertionError("the call was ended")
+        place = await self._place(who, request.name)
+        epoch, up_to = _epoch(request.epoch), number_in("up_to", request.up_to, 0, NUMBER_MAX)
+        with leader_errors():
+            answer = await self._broker.leases.settle(place.queue, place.group, epoch, up_to)
+        expired = answer.status == LEASE_GONE
+        if not expired:
+            checked(answer, place.name)
+        return pb.SettleLeasesResponse(
+            messages=answer.count,
+            expired=expired,
+            gone=[lease_state(lease) for lease in answer.gone],
+            group=answered_group(answer),
+        )
 
-    async def Release(  # noqa: N802
-        self, request: pb.ReleaseLeasesRequest, context: Context
+    @unary
+    async def Release(
+        self, who: Caller, request: pb.ReleaseLeasesRequest
     ) -> pb.ReleaseLeasesResponse:
         """Give messages back."""
-        async with self._admission.call(context) as caller:
-            place = await self._place(caller, request.name)
-            first = _number("from", getattr(request, "from"), 0)
-            epoch = _epoch(request.epoch)
-            with leader_errors():
-                answer = await self._broker.leases.release(
-                    place.queue, place.group, epoch, first, request.failed
-                )
-            checked(answer, place.name)
-            return pb.ReleaseLeasesResponse(messages=answer.count, group=answered_group(answer))
-        raise AssertionError("the call was ended")
+        place = await self._place(who, request.name)
+        first = number_in("from", getattr(request, "from"), 0, NUMBER_MAX)
+        epoch = _epoch(request.epoch)
+        with leader_errors():
+            answer = await self._broker.leases.release(
+                place.queue, place.group, epoch, first, request.failed
+            )
+        checked(answer, place.name)
+        return pb.ReleaseLeasesResponse(messages=answer.count, group=answered_group(answer))
 
-    async def CloseGroup(  # noqa: N802
-        self, request: pb.CloseGroupRequest, context: Context
-    ) -> pb.CloseGroupResponse:
+    @unary
+    async def CloseGroup(self, who: Caller, request: pb.CloseGroupRequest) -> pb.CloseGroupResponse:
         """Forget a group."""
-        async with self._admission.call(context) as caller:
-            place = await self._place(caller, request.name)
-            epoch = _number("epoch", request.epoch, 0)
-            with leader_errors():
-                answer = await self._broker.leases.close_group(place.queue, place.group, epoch)
-            return pb.CloseGroupResponse(messages=checked(answer, place.name).count)
-        raise AssertionError("the call was ended")
+        place = await self._place(who, request.name)
+        epoch = number_in("epoch", request.epoch, 0, NUMBER_MAX)
+        with leader_errors():
+            answer = await self._broker.leases.close_group(place.queue, place.group, epoch)
+        return pb.CloseGroupResponse(messages=checked(answer, place.name).count)
 
     # Inner
 
-    async def _place(self, caller: Caller, name: pb.GroupName, all_groups: bool = False) -> _Place:
+    async def _place(self, who: Caller, name: pb.GroupName, all_groups: bool = False) -> _Place:
         """Return whom a call is about.
 
         Raises:
             CallError: the name is none, or the user may not enter the vhost.
             AmqpError: the user may not read the queue, or it is not there.
         """
-        check_vhost(self._broker, caller, name.vhost)
-        queue = await find_queue(self._broker, caller.user, name.vhost, name.queue)
+        check_vhost(self._broker, who, name.vhost)
+        queue = await find_queue(self._broker, who.name, name.vhost, name.queue)
         group = name.group.encode()
         if len(group) > NAME_BYTES_MAX or (not group and not all_groups):
             raise bad_field("name.group", f"must have 1 to {NAME_BYTES_MAX} bytes")
@@ -277,7 +257,7 @@ class LeaseService(LeaseServicer):
             response = _response(chunk, offset, form)
             offset += response.messages
             left -= response.messages
-            await _write(context, response)
+            await send(context, response)
 
     async def _gone(self, place: _Place, number: int) -> tuple[GroupInfo | None, list[LeaseInfo]]:
         """Return a group, and the rest of what is remembered of its ended lease."""
@@ -293,34 +273,12 @@ def _response(chunk: Fetched, offset: int, form: _Form) -> pb.FetchLeaseResponse
     return response
 
 
-async def _write(context: Any, response: pb.FetchLeaseResponse) -> None:
-    """Send a chunk to a client that reads.
-
-    Raises:
-        CallError: it does not.
-    """
-    try:
-        async with asyncio.timeout(STALL_SECONDS_MAX):
-            await context.write(response)
-    except TimeoutError:
-        text = f"nothing was read for {STALL_SECONDS_MAX:.0f} s"
-        raise CallError(grpc.StatusCode.ABORTED, "NOT_READ", text) from None
-
-
 def _ttl(ttl_ms: int) -> int:
-    if not LEASE_TTL_MS_MIN <= ttl_ms <= LEASE_TTL_MS_MAX:
-        raise bad_field("ttl_ms", f"must be {LEASE_TTL_MS_MIN} to {LEASE_TTL_MS_MAX}")
-    return ttl_ms
+    return number_in("ttl_ms", ttl_ms, LEASE_TTL_MS_MIN, LEASE_TTL_MS_MAX)
 
 
 def _epoch(epoch: int) -> int:
-    return _number("epoch", epoch, 1)
-
-
-def _number(field: str, value: int, least: int) -> int:
-    if not least <= value <= NUMBER_MAX:
-        raise bad_field(field, f"must be {least} to {NUMBER_MAX}")
-    return value
+    return number_in("epoch", epoch, 1, NUMBER_MAX)
 
 
 def _check_fetch(request: pb.FetchLeaseRequest) -> None:
@@ -330,9 +288,9 @@ def _check_fetch(request: pb.FetchLeaseRequest) -> None:
         CallError: INVALID_ARGUMENT.
     """
     _epoch(request.epoch)
-    _number("lease", request.lease, 1)
-    _number("offset", request.offset, 0)
-    _number("messages_max", request.messages_max, 0)
+    number_in("lease", request.lease, 1, NUMBER_MAX)
+    number_in("offset", request.offset, 0, NUMBER_MAX)
+    number_in("messages_max", request.messages_max, 0, NUMBER_MAX)
     if request.chunk_messages > LEASE_CHUNK_MESSAGES_MAX:
         raise bad_field("chunk_messages", f"must be at most {LEASE_CHUNK_MESSAGES_MAX}")
     if request.chunk_octets > LEASE_CHUNK_BYTES_MAX:

@@ -6,11 +6,10 @@ import struct
 from typing import Final
 
 from headrace_broker.codecs.batch import message_body, message_properties, message_route
-from headrace_broker.gateways.grpc.values.properties import PropertyMemory
+from headrace_broker.gateways.grpc.values.properties import PartReader
 from headrace_broker.model.limits import LEASE_CHUNK_MESSAGES_MAX, LEASE_DECODED_MESSAGES_MAX
 from headrace_broker.runtime.lease.leasing import Fetched
 from headrace_protos.broker.v1 import lease_pb2 as pb
-from headrace_protos.broker.v1.message_pb2 import Properties
 
 HEAD: Final = struct.Struct(">QQIIII")  # as in `runtime.lease.chunk`
 
@@ -26,14 +25,10 @@ class LeaseBlocks:
         response.heads, response.batch = chunk.heads, chunk.batch
 
 
-class LeaseRows:
+class LeaseRows(PartReader):
     """Makes the rows of one call."""
 
     messages_max = LEASE_DECODED_MESSAGES_MAX
-
-    def __init__(self) -> None:
-        self._properties = PropertyMemory()
-        self._routes: tuple[bytes, str, str] = (b"", "", "")
 
     def add_to(self, response: pb.FetchLeaseResponse, chunk: Fetched) -> None:
         """Write the messages of a chunk into an answer."""
@@ -56,16 +51,3 @@ class LeaseRows:
                 )
             )
         response.rows.extend(rows)
-
-    def _decoded(self, block: bytes) -> Properties | None:
-        return self._properties.decode(block) if len(block) > 2 else None
-
-    def _route(self, route: bytes) -> tuple[str, str]:
-        """Return exchange and routing key; bytes that are not UTF-8 are replaced."""
-        known, exchange, key = self._routes
-        if route != known:
-            length = route[0]
-            exchange = route[1 : 1 + length].decode("utf-8", "replace")
-            key = route[2 + length :].decode("utf-8", "replace")
-            self._routes = (route, exchange, key)
-        return exchange, key

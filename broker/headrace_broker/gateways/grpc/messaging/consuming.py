@@ -359,7 +359,7 @@ def check_reads(broker: Broker, queue: Queue, user: User) -> None:
     Raises:
         AmqpError: ACCESS_REFUSED.
     """
-    check_allowed(broker.permissions.may, user.name, queue.vhost, READ, QUEUE, queue.name)
+    check_allowed(broker.permissions, user.name, queue.vhost, READ, QUEUE, queue.name)
 
 
 async def find_queue(
@@ -380,7 +380,7 @@ async def find_queue(
             INTERNAL_ERROR when that is not known.
     """
     check_name(field, name)
-    check_allowed(broker.permissions.may, user, vhost, READ, QUEUE, name)
+    check_allowed(broker.permissions, user, vhost, READ, QUEUE, name)
     queue = broker.queue(vhost, name)
     if queue is None:
         await broker.catch_up()

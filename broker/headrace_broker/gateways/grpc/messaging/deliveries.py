@@ -6,20 +6,15 @@ import struct
 from typing import Final
 
 from headrace_broker.codecs.batch import message_body, message_properties, message_route
-from headrace_broker.gateways.grpc.values.properties import PropertyMemory
+from headrace_broker.gateways.grpc.values.properties import PartReader
 from headrace_broker.model.message import DeliveryRun
-from headrace_protos.broker.v1.message_pb2 import Properties
 from headrace_protos.broker.v1.messaging_pb2 import Delivery
 
 _COUNTS: Final = struct.Struct(">II")  # of one position: failed deliveries, acquisitions
 
 
-class DeliveryWriter:
+class DeliveryWriter(PartReader):
     """Makes the deliveries of one stream."""
-
-    def __init__(self) -> None:
-        self._properties = PropertyMemory()
-        self._routes: tuple[bytes, str, str] = (b"", "", "")
 
     def write(self, run: DeliveryRun, index: int, delivery_id: int) -> Delivery:
         """Return one delivery.
@@ -44,16 +39,3 @@ class DeliveryWriter:
             properties=self._decoded(message_properties(blob, base, position)),
             body=message_body(blob, base, position),
         )
-
-    def _decoded(self, block: bytes) -> Properties | None:
-        return self._properties.decode(block) if len(block) > 2 else None
-
-    def _route(self, route: bytes) -> tuple[str, str]:
-        """Return exchange and routing key; bytes that are not UTF-8 are replaced."""
-        known, exchange, key = self._routes
-        if route != known or not route:
-            length = route[0]
-            exchange = route[1 : 1 + length].decode("utf-8", "replace")
-            key = route[2 + length :].decode("utf-8", "replace")
-            self._routes = (route, exchange, key)
-        return exchange, key

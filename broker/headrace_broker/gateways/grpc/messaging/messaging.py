@@ -104,7 +104,7 @@ class MessagingService(MessagingServicer):
     ) -> GetResponse:
         """Take messages that wait."""
         async with self._admission.call(context) as caller:
-            check_vhost(self._broker, caller, request.vhost)
+            check_vhost(self._broker, caller.who, request.vhost)
             if request.messages_max > GET_MESSAGES_MAX:
                 raise bad_field("messages_max", f"must be at most {GET_MESSAGES_MAX}")
             broker = self._broker
@@ -147,7 +147,7 @@ class MessagingService(MessagingServicer):
             CallError: RESOURCE_EXHAUSTED.
             AmqpError: ACCESS_REFUSED, NOT_FOUND.
         """
-        check_vhost(self._broker, caller, opening.vhost, "open.vhost")
+        check_vhost(self._broker, caller.who, opening.vhost, "open.vhost")
         self._check_room()
         too_many = self._broker.client_counts.connection_refusal(caller.user, opening.vhost)
         if too_many:
@@ -177,7 +177,7 @@ class MessagingService(MessagingServicer):
         return info
 
 
-def check_vhost(broker: Broker, caller: Caller, vhost: str, field: str = "vhost") -> None:
+def check_vhost(broker: Broker, who: User, vhost: str, field: str = "vhost") -> None:
     """Refuse a vhost that is not there, or where the user has no permission.
 
     Raises:
@@ -185,7 +185,7 @@ def check_vhost(broker: Broker, caller: Caller, vhost: str, field: str = "vhost"
         AmqpError: ACCESS_REFUSED, NOT_FOUND to who may know which vhosts there are.
     """
     check_name(field, vhost)
-    who, enters = User(caller.user, caller.tags), broker.permissions.may_enter(caller.user, vhost)
+    enters = broker.permissions.may_enter(who.name, vhost)
     refusal = entrance_refusal(who, vhost, broker.vhost_exists(vhost), enters)
     if refusal is not None:
         raise refusal

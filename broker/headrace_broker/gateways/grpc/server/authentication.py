@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 import grpc
 
+from headrace_broker.catalog.access import Caller as User
 from headrace_broker.gateways.grpc.server.errors import CallError, Context
 from headrace_broker.runtime.broker_port import Broker
 from headrace_broker.runtime.security.audit import ACTOR, Actor, record_by
@@ -32,6 +33,11 @@ class Caller(NamedTuple):
     host: str  # address of the client's end of the connection
     port: int  # its port, 0 where there is none
     epoch: int = 0  # `CatalogView.session_epoch` as of the log-in
+
+    @property
+    def who(self) -> User:
+        """The user as permissions know it."""
+        return User(self.user, self.tags)
 
 
 def parse_peer(peer: str) -> tuple[str, int]:

@@ -34,6 +34,7 @@ else:
     _Interceptor = grpc.aio.ServerInterceptor  # generic for type checkers only
 
 
+STALL_SECONDS_MAX: Final = 60.0  # a client may leave an answer unread for so long
 NODE_KEY: Final = "headrace-node"  # in what ends a call well: the name of the node that served it
 
 
@@ -176,6 +177,20 @@ class _Outcome:
 
     def __init__(self) -> None:
         self.code = ""  # name of its status, "" for one that went well
+
+
+async def send(context: Context, response: Any) -> None:
+    """Write an answer of several to a client that reads.
+
+    Raises:
+        CallError: it does not.
+    """
+    try:
+        async with asyncio.timeout(STALL_SECONDS_MAX):
+            await context.write(response)
+    except TimeoutError:
+        text = f"nothing was read for {STALL_SECONDS_MAX:.0f} s"
+        raise CallError(grpc.StatusCode.ABORTED, "NOT_READ", text) from None
 
 
 async def _refuse(context: Context, error: CallError, outcome: _Outcome) -> None:

@@ -124,6 +124,13 @@ def bad_field(field: str, rule: str) -> CallError:
     return CallError(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD", text, [(field, rule)])
 
 
+def number_in(field: str, value: int, least: int, most: int) -> int:
+    """Return a number of a request; CallError INVALID_ARGUMENT where it is not within bounds."""
+    if not least <= value <= most:
+        raise bad_field(field, f"must be {least} to {most}")
+    return value
+
+
 def upgrade_pending(text: str) -> CallError:
     """Return the refusal of what a node of the cluster is too old for."""
     return CallError(grpc.StatusCode.UNAVAILABLE, "UPGRADE_PENDING", text, retry_ms=RETRY_MS)

@@ -6,19 +6,8 @@ import re
 from collections.abc import Collection
 from typing import Any, Final
 
-from headrace_broker.catalog.access import (
-    Caller,
-    May,
-    MayChain,
-    MayForward,
-    MayRoute,
-    check_enters,
-    check_sees,
-    judge,
-    judge_chains,
-    judge_forwards,
-    judge_routes,
-)
+from headrace_broker.catalog.access import Caller, check_enters, check_sees
+from headrace_broker.catalog.permission import Rights
 from headrace_broker.catalog.result import Exists, NotFound, Ok, Refused, Result
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.gateways.grpc.server.errors import bad_field
@@ -41,12 +30,7 @@ class LookupService:
         self.node = node  # access to its state and operations
         self.status = status  # what the node tells of itself
         self.view: CatalogView = node.view
-        self.may: May = judge(node.view)  # answers what permissions allow
-        self.may_route: MayRoute = judge_routes(node.view)  # answers what topic permissions allow
-        # answers where messages may be sent on
-        self.may_forward: MayForward = judge_forwards(node.view)
-        # answers which exchanges may be bound to others
-        self.may_chain: MayChain = judge_chains(node.view)
+        self.rights = Rights(node.view)
 
     async def known_vhost(self, caller: Caller, name: str, field: str = "vhost") -> str:
         """Return the name of a vhost that is there.

@@ -56,13 +56,12 @@ class ExchangeCalls:
         check_name("name", name, low=0)
         check_not_default(name)
         if request.passive:
-            check_any(lookup.may, who.name, vhost, EXCHANGE, name)
+            check_any(lookup.rights, who.name, vhost, EXCHANGE, name)
             await lookup.known_exchange(vhost, name)
             return messages.DeclareExchangeResponse(created=False)
         arguments = read_table(request.arguments, "arguments")
         known = lookup.view.exchange(vhost, name) is not None
-        judges = (lookup.may, lookup.may_forward)
-        check_declares(*judges, who.name, vhost, EXCHANGE, name, arguments, known)
+        check_declares(lookup.rights, who.name, vhost, EXCHANGE, name, arguments, known)
         _check_type(request.type)
         if not known:
             check_new_name(EXCHANGE, name)
@@ -84,7 +83,7 @@ class ExchangeCalls:
         check_name("name", name, low=0)
         check_not_default(name)
         check_not_system(vhost, name)
-        check_allowed(lookup.may, who.name, vhost, CONFIGURE, EXCHANGE, name)
+        check_allowed(lookup.rights, who.name, vhost, CONFIGURE, EXCHANGE, name)
         known = await lookup.find_exchange(vhost, name) is not None
         await lookup.node.topology.delete_exchange(vhost, name, request.if_unused)
         return messages.DeleteResponse(deleted=known)
@@ -98,7 +97,7 @@ class ExchangeCalls:
         check_name("name", name, low=0)
         if not (who.manages and who.sees(lookup.view, vhost)):
             await lookup.enter(who, vhost)
-            check_any(lookup.may, who.name, vhost, EXCHANGE, name)
+            check_any(lookup.rights, who.name, vhost, EXCHANGE, name)
         return self._render(await lookup.known_exchange(vhost, name))
 
     async def list(
@@ -184,7 +183,7 @@ class BindingCalls:
         arguments = read_table(message.arguments, "binding.arguments")
         ends = (message.source, kind, destination)
         binding = Binding(vhost, *ends, message.routing_key, arguments)
-        check_binding(lookup.may, lookup.may_route, lookup.may_chain, who.name, binding)
+        check_binding(lookup.rights, who.name, binding)
         if kind == QUEUE:
             queue = await lookup.find_queue(vhost, destination)
             if queue is not None:

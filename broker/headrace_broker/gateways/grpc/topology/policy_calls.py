@@ -41,7 +41,7 @@ class PolicyCalls:
             wanted.operator,
         )
         lookup = self._lookup
-        check_policy(lookup.may, lookup.may_forward, who, vhost, policy.definition)
+        check_policy(lookup.rights, who, vhost, policy.definition)
         current = lookup.view.policy(vhost, policy.name, policy.operator)
         if policy != current:
             done(await self._lookup.node.submit(PutPolicy(policy)), "policy", "policy.")

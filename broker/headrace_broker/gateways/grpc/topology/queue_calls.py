@@ -64,8 +64,7 @@ class QueueCalls:
         name = request.name or SERVER_NAME_PREFIX + secrets.token_urlsafe(NAME_BYTES)
         arguments = read_table(request.arguments, "arguments")
         known = lookup.view.queue(vhost, name) is not None
-        judges = (lookup.may, lookup.may_forward)
-        check_declares(*judges, who.name, vhost, QUEUE, name, arguments, known)
+        check_declares(lookup.rights, who.name, vhost, QUEUE, name, arguments, known)
         if not known and request.name.startswith(RESERVED_PREFIX):
             known = await lookup.find_queue(vhost, name) is not None
             if not known:
@@ -91,7 +90,7 @@ class QueueCalls:
             raise bad_field(error.field, str(error)) from None
 
     async def _declare_passive(self, who: Caller, vhost: str, name: str) -> DeclareQueueResponse:
-        check_any(self._lookup.may, who.name, vhost, QUEUE, name)
+        check_any(self._lookup.rights, who.name, vhost, QUEUE, name)
         return await self._declared(await self._lookup.known_queue(vhost, name), created=False)
 
     async def _declared(self, queue: Queue, created: bool) -> DeclareQueueResponse:
@@ -108,7 +107,7 @@ class QueueCalls:
         lookup = self._lookup
         vhost, name = await lookup.enter(who, request.vhost), request.name
         check_name("name", name)
-        check_allowed(lookup.may, who.name, vhost, CONFIGURE, QUEUE, name)
+        check_allowed(lookup.rights, who.name, vhost, CONFIGURE, QUEUE, name)
         queue = await lookup.find_queue(vhost, name)
         if queue is None:
             return DeleteQueueResponse(deleted=False)
@@ -121,7 +120,7 @@ class QueueCalls:
         lookup = self._lookup
         vhost, name = await lookup.enter(who, request.vhost), request.name
         check_name("name", name)
-        check_allowed(lookup.may, who.name, vhost, READ, QUEUE, name)
+        check_allowed(lookup.rights, who.name, vhost, READ, QUEUE, name)
         queue = await lookup.known_queue(vhost, name)
         check_not_exclusive(queue)
         return PurgeQueueResponse(messages=await lookup.node.purge(queue))
@@ -133,7 +132,7 @@ class QueueCalls:
         check_name("name", name)
         if not (who.manages and who.sees(lookup.view, vhost)):
             await lookup.enter(who, vhost)
-            check_any(lookup.may, who.name, vhost, QUEUE, name)
+            check_any(lookup.rights, who.name, vhost, QUEUE, name)
         queue = await lookup.known_queue(vhost, name)
         status = lookup.status.queue(vhost, name)
         if status is None:

@@ -1,4 +1,3 @@
-# ruff: noqa: N802  (names of gRPC methods)
 """The service Topology: what a cluster defines."""
 
 from __future__ import annotations
@@ -6,9 +5,8 @@ from __future__ import annotations
 import grpc
 
 from headrace_broker.gateways.grpc.server.call import Admission
-from headrace_broker.gateways.grpc.server.errors import Context
 from headrace_broker.gateways.grpc.server.lookup import LookupService
-from headrace_broker.gateways.grpc.server.unary import serve
+from headrace_broker.gateways.grpc.server.unary import unary_of
 from headrace_broker.gateways.grpc.topology.exchange_calls import BindingCalls, ExchangeCalls
 from headrace_broker.gateways.grpc.topology.permission_calls import (
     PermissionCalls,
@@ -35,15 +33,18 @@ class TopologyService(TopologyServicer):
     name = messages.DESCRIPTOR.services_by_name["Topology"].full_name
 
     def __init__(self, lookup: LookupService, admission: Admission) -> None:
-        self._admission = admission  # lets calls in
-        self._queues = QueueCalls(lookup)
-        self._exchanges = ExchangeCalls(lookup)
-        self._bindings = BindingCalls(lookup)
-        self._vhosts = VhostCalls(lookup)
-        self._users = UserCalls(lookup)
-        self._permissions = PermissionCalls(lookup)
-        self._topic_permissions = TopicPermissionCalls(lookup)
-        self._policies = PolicyCalls(lookup)
+        self.admission = admission  # lets calls in
+        kinds = (
+            QueueCalls,
+            ExchangeCalls,
+            BindingCalls,
+            VhostCalls,
+            UserCalls,
+            PermissionCalls,
+            TopicPermissionCalls,
+            PolicyCalls,
+        )
+        self.parts = {kind: kind(lookup) for kind in kinds}
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register with a server."""
@@ -54,206 +55,56 @@ class TopologyService(TopologyServicer):
 
     # Queues
 
-    async def DeclareQueue(
-        self, request: messages.DeclareQueueRequest, context: Context
-    ) -> messages.DeclareQueueResponse:
-        """Create a queue unless it is there."""
-        return await serve(self._admission, context, self._queues.declare, request)
-
-    async def DeleteQueue(
-        self, request: messages.DeleteQueueRequest, context: Context
-    ) -> messages.DeleteQueueResponse:
-        """Delete a queue."""
-        return await serve(self._admission, context, self._queues.delete, request)
-
-    async def PurgeQueue(
-        self, request: messages.PurgeQueueRequest, context: Context
-    ) -> messages.PurgeQueueResponse:
-        """Empty a queue."""
-        return await serve(self._admission, context, self._queues.purge, request)
-
-    async def DescribeQueue(
-        self, request: messages.DescribeQueueRequest, context: Context
-    ) -> messages.QueueDescription:
-        """Return everything about a queue."""
-        return await serve(self._admission, context, self._queues.describe, request)
-
-    async def ListQueues(
-        self, request: messages.ListQueuesRequest, context: Context
-    ) -> messages.ListQueuesResponse:
-        """List queues."""
-        return await serve(self._admission, context, self._queues.list, request)
+    DeclareQueue = unary_of(QueueCalls, QueueCalls.declare)
+    DeleteQueue = unary_of(QueueCalls, QueueCalls.delete)
+    PurgeQueue = unary_of(QueueCalls, QueueCalls.purge)
+    DescribeQueue = unary_of(QueueCalls, QueueCalls.describe)
+    ListQueues = unary_of(QueueCalls, QueueCalls.list)
 
     # Exchanges
 
-    async def DeclareExchange(
-        self, request: messages.DeclareExchangeRequest, context: Context
-    ) -> messages.DeclareExchangeResponse:
-        """Create an exchange unless it is there."""
-        return await serve(self._admission, context, self._exchanges.declare, request)
-
-    async def DeleteExchange(
-        self, request: messages.DeleteExchangeRequest, context: Context
-    ) -> messages.DeleteResponse:
-        """Delete an exchange."""
-        return await serve(self._admission, context, self._exchanges.delete, request)
-
-    async def DescribeExchange(
-        self, request: messages.DescribeExchangeRequest, context: Context
-    ) -> messages.ExchangeDescription:
-        """Return everything about an exchange."""
-        return await serve(self._admission, context, self._exchanges.describe, request)
-
-    async def ListExchanges(
-        self, request: messages.ListExchangesRequest, context: Context
-    ) -> messages.ListExchangesResponse:
-        """List exchanges."""
-        return await serve(self._admission, context, self._exchanges.list, request)
+    DeclareExchange = unary_of(ExchangeCalls, ExchangeCalls.declare)
+    DeleteExchange = unary_of(ExchangeCalls, ExchangeCalls.delete)
+    DescribeExchange = unary_of(ExchangeCalls, ExchangeCalls.describe)
+    ListExchanges = unary_of(ExchangeCalls, ExchangeCalls.list)
 
     # Bindings
 
-    async def Bind(self, request: messages.BindRequest, context: Context) -> messages.BindResponse:
-        """Add a binding."""
-        return await serve(self._admission, context, self._bindings.bind, request)
-
-    async def Unbind(
-        self, request: messages.UnbindRequest, context: Context
-    ) -> messages.DeleteResponse:
-        """Remove a binding."""
-        return await serve(self._admission, context, self._bindings.unbind, request)
-
-    async def ListBindings(
-        self, request: messages.ListBindingsRequest, context: Context
-    ) -> messages.ListBindingsResponse:
-        """List bindings."""
-        return await serve(self._admission, context, self._bindings.list, request)
+    Bind = unary_of(BindingCalls, BindingCalls.bind)
+    Unbind = unary_of(BindingCalls, BindingCalls.unbind)
+    ListBindings = unary_of(BindingCalls, BindingCalls.list)
 
     # Vhosts
 
-    async def DeclareVhost(
-        self, request: messages.DeclareVhostRequest, context: Context
-    ) -> messages.DeclareVhostResponse:
-        """Create a vhost unless it is there."""
-        return await serve(self._admission, context, self._vhosts.declare, request)
-
-    async def DeleteVhost(
-        self, request: messages.DeleteVhostRequest, context: Context
-    ) -> messages.DeleteResponse:
-        """Delete a vhost."""
-        return await serve(self._admission, context, self._vhosts.delete, request)
-
-    async def DescribeVhost(
-        self, request: messages.DescribeVhostRequest, context: Context
-    ) -> messages.VhostDescription:
-        """Return everything about a vhost."""
-        return await serve(self._admission, context, self._vhosts.describe, request)
-
-    async def ListVhosts(
-        self, request: messages.ListVhostsRequest, context: Context
-    ) -> messages.ListVhostsResponse:
-        """List vhosts."""
-        return await serve(self._admission, context, self._vhosts.list, request)
+    DeclareVhost = unary_of(VhostCalls, VhostCalls.declare)
+    DeleteVhost = unary_of(VhostCalls, VhostCalls.delete)
+    DescribeVhost = unary_of(VhostCalls, VhostCalls.describe)
+    ListVhosts = unary_of(VhostCalls, VhostCalls.list)
 
     # Users
 
-    async def DeclareUser(
-        self, request: messages.DeclareUserRequest, context: Context
-    ) -> messages.DeclareUserResponse:
-        """Create a user unless it is there."""
-        return await serve(self._admission, context, self._users.declare, request)
-
-    async def DeleteUser(
-        self, request: messages.DeleteUserRequest, context: Context
-    ) -> messages.DeleteResponse:
-        """Delete a user."""
-        return await serve(self._admission, context, self._users.delete, request)
-
-    async def DescribeUser(
-        self, request: messages.DescribeUserRequest, context: Context
-    ) -> messages.UserDescription:
-        """Return everything about a user."""
-        return await serve(self._admission, context, self._users.describe, request)
-
-    async def ListUsers(
-        self, request: messages.ListUsersRequest, context: Context
-    ) -> messages.ListUsersResponse:
-        """List users."""
-        return await serve(self._admission, context, self._users.list, request)
+    DeclareUser = unary_of(UserCalls, UserCalls.declare)
+    DeleteUser = unary_of(UserCalls, UserCalls.delete)
+    DescribeUser = unary_of(UserCalls, UserCalls.describe)
+    ListUsers = unary_of(UserCalls, UserCalls.list)
 
     # Permissions
 
-    async def DeclarePermission(
-        self, request: messages.DeclarePermissionRequest, context: Context
-    ) -> messages.DeclarePermissionResponse:
-        """Create a permission unless it is there."""
-        return await serve(self._admission, context, self._permissions.declare, request)
-
-    async def DeletePermission(
-        self, request: messages.DeletePermissionRequest, context: Context
-    ) -> messages.DeleteResponse:
-        """Delete a permission."""
-        return await serve(self._admission, context, self._permissions.delete, request)
-
-    async def DescribePermission(
-        self, request: messages.DescribePermissionRequest, context: Context
-    ) -> messages.Permission:
-        """Return everything about a permission."""
-        return await serve(self._admission, context, self._permissions.describe, request)
-
-    async def ListPermissions(
-        self, request: messages.ListPermissionsRequest, context: Context
-    ) -> messages.ListPermissionsResponse:
-        """List permissions."""
-        return await serve(self._admission, context, self._permissions.list, request)
+    DeclarePermission = unary_of(PermissionCalls, PermissionCalls.declare)
+    DeletePermission = unary_of(PermissionCalls, PermissionCalls.delete)
+    DescribePermission = unary_of(PermissionCalls, PermissionCalls.describe)
+    ListPermissions = unary_of(PermissionCalls, PermissionCalls.list)
 
     # Topic permissions
 
-    async def DeclareTopicPermission(
-        self, request: messages.DeclareTopicPermissionRequest, context: Context
-    ) -> messages.DeclareTopicPermissionResponse:
-        """Create a topic permission unless it is there."""
-        return await serve(self._admission, context, self._topic_permissions.declare, request)
-
-    async def DeleteTopicPermission(
-        self, request: messages.DeleteTopicPermissionRequest, context: Context
-    ) -> messages.DeleteResponse:
-        """Delete a topic permission, or all of a user in a vhost."""
-        return await serve(self._admission, context, self._topic_permissions.delete, request)
-
-    async def DescribeTopicPermission(
-        self, request: messages.DescribeTopicPermissionRequest, context: Context
-    ) -> messages.TopicPermission:
-        """Return everything about a topic permission."""
-        return await serve(self._admission, context, self._topic_permissions.describe, request)
-
-    async def ListTopicPermissions(
-        self, request: messages.ListTopicPermissionsRequest, context: Context
-    ) -> messages.ListTopicPermissionsResponse:
-        """List topic permissions."""
-        return await serve(self._admission, context, self._topic_permissions.list, request)
+    DeclareTopicPermission = unary_of(TopicPermissionCalls, TopicPermissionCalls.declare)
+    DeleteTopicPermission = unary_of(TopicPermissionCalls, TopicPermissionCalls.delete)
+    DescribeTopicPermission = unary_of(TopicPermissionCalls, TopicPermissionCalls.describe)
+    ListTopicPermissions = unary_of(TopicPermissionCalls, TopicPermissionCalls.list)
 
     # Policies
 
-    async def DeclarePolicy(
-        self, request: messages.DeclarePolicyRequest, context: Context
-    ) -> messages.DeclarePolicyResponse:
-        """Create a policy unless it is there."""
-        return await serve(self._admission, context, self._policies.declare, request)
-
-    async def DeletePolicy(
-        self, request: messages.DeletePolicyRequest, context: Context
-    ) -> messages.DeleteResponse:
-        """Delete a policy."""
-        return await serve(self._admission, context, self._policies.delete, request)
-
-    async def DescribePolicy(
-        self, request: messages.DescribePolicyRequest, context: Context
-    ) -> messages.Policy:
-        """Return everything about a policy."""
-        return await serve(self._admission, context, self._policies.describe, request)
-
-    async def ListPolicies(
-        self, request: messages.ListPoliciesRequest, context: Context
-    ) -> messages.ListPoliciesResponse:
-        """List policies."""
-        return await serve(self._admission, context, self._policies.list, request)
+    DeclarePolicy = unary_of(PolicyCalls, PolicyCalls.declare)
+    DeletePolicy = unary_of(PolicyCalls, PolicyCalls.delete)
+    DescribePolicy = unary_of(PolicyCalls, PolicyCalls.describe)
+    ListPolicies = unary_of(PolicyCalls, PolicyCalls.list)

@@ -145,3 +145,24 @@ class PropertyMemory:
                     self._known.clear()
                 self._known[block] = found
         return found
+
+
+class PartReader:
+    """Reads parts of messages that come one after the other, and are often those of the last."""
+
+    def __init__(self) -> None:
+        self._properties = PropertyMemory()
+        self._routes: tuple[bytes, str, str] = (b"", "", "")
+
+    def _decoded(self, block: bytes) -> Properties | None:
+        return self._properties.decode(block) if len(block) > 2 else None
+
+    def _route(self, route: bytes) -> tuple[str, str]:
+        """Return exchange and routing key; bytes that are not UTF-8 are replaced."""
+        known, exchange, key = self._routes
+        if route != known:
+            length = route[0]
+            exchange = route[1 : 1 + length].decode("utf-8", "replace")
+            key = route[2 + length :].decode("utf-8", "replace")
+            self._routes = (route, exchange, key)
+        return exchange, key

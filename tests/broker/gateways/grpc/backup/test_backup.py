@@ -14,7 +14,7 @@ from tests.broker.gateways.grpc.backup_world import ADMIN, BackupWorld
 
 from headrace_broker.codecs.batch import batch_count, encode_batch, message_body
 from headrace_broker.core.queue.command.command import encode_purge
-from headrace_broker.gateways.grpc.backup import backup as module
+from headrace_broker.gateways.grpc.server import call as call_module
 from headrace_broker.model.limits import (
     BACKUP_CHUNK_BYTES_MAX,
     BACKUP_CHUNK_MESSAGES_MAX,
@@ -292,7 +292,7 @@ def test_reader_that_goes_away_leaves_nothing(backup) -> None:
 
 
 def test_reader_that_never_reads_is_ended(backup, monkeypatch) -> None:
-    monkeypatch.setattr(module, "STALL_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(call_module, "STALL_SECONDS_MAX", 0.01)
 
     async def scenario(world: BackupWorld) -> None:
         for _ in range(4):
@@ -315,7 +315,7 @@ def test_reader_that_never_reads_is_ended(backup, monkeypatch) -> None:
 
 
 def test_reader_that_reads_nothing_is_ended(backup, monkeypatch) -> None:
-    monkeypatch.setattr(module, "STALL_SECONDS_MAX", 0.5)
+    monkeypatch.setattr(call_module, "STALL_SECONDS_MAX", 0.5)
 
     async def scenario(world: BackupWorld) -> None:
         for _ in range(40):

@@ -16,6 +16,7 @@ from tests.broker.gateways.grpc.export_world import LOG, NAMES, SCHEMA, World
 
 from headrace_broker.codecs.column_block import ColumnBlock, Schema
 from headrace_broker.gateways.grpc.export import exporting as module
+from headrace_broker.gateways.grpc.server import call as call_module
 from headrace_broker.model.limits import EXPORT_CHUNK_BYTES, EXPORT_GROUPS_MAX, EXPORT_READS_MAX
 from headrace_protos.broker.v1 import export_pb2 as pb
 
@@ -375,7 +376,7 @@ def test_reads_are_bounded_and_one_that_is_cancelled_makes_room(export, monkeypa
 
 
 def test_client_that_does_not_read_is_given_up(export, monkeypatch) -> None:
-    monkeypatch.setattr(module, "STALL_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(call_module, "STALL_SECONDS_MAX", 0.05)
 
     async def scenario(world: World) -> None:
         await world.note(1, *[2000] * 100, text="y" * 100)

@@ -19,6 +19,7 @@ from headrace_broker.codecs.batch import batch_count, message_body
 from headrace_broker.codecs.column_block import ColumnBlock, Schema
 from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
 from headrace_broker.gateways.grpc.lease import leasing as module
+from headrace_broker.gateways.grpc.server import call as call_module
 from headrace_broker.model.definition import Permission
 from headrace_broker.model.limits import (
     LEASE_BYTES_MAX,
@@ -453,7 +454,7 @@ def test_queue_with_a_replica_of_an_earlier_release(lease) -> None:
 
 
 def test_client_that_does_not_read_is_let_go(lease, monkeypatch) -> None:
-    monkeypatch.setattr(module, "STALL_SECONDS_MAX", 0.5)
+    monkeypatch.setattr(call_module, "STALL_SECONDS_MAX", 0.5)
 
     async def scenario(world: World) -> None:
         await world.open()
