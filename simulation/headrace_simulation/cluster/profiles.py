@@ -17,6 +17,7 @@ from headrace_simulation.cluster.faults import (
     ROLLS,
     Kind,
 )
+from headrace_simulation.cluster.shard_faults import LOST_SHARDS, SHARDS
 from headrace_simulation.cluster.unsynced import UNSYNCED
 
 
@@ -27,6 +28,7 @@ class Profile:
     name: str
     kinds: tuple[Kind, ...]  # of faults
     nodes: int = 3
+    shards: int = 1  # processes of each node
     at_once: int = 1  # faults under way
     gap_s: float = 1.2  # between the beginnings of two of them, on average
     seconds: float = 20.0  # for which there are faults
@@ -76,12 +78,22 @@ PROFILES: Final = (
         versions=True,
     ),
 )
+# Profiles that no seed's number chooses, so that it goes on choosing the one that it did.
+BESIDE: Final = (
+    Profile(
+        "shards",
+        (*PROCESSES, *SHARDS, *NETWORK, *DISKS, *LOSSES[:1], *LOST_SHARDS),
+        shards=2,
+        moves=True,
+        pause_s=1.8,
+    ),
+)
 
 
 def profile_of(seed: int, name: str = "") -> Profile:
     """Return the profile of a name, or else that of a seed."""
-    for profile in PROFILES:
+    for profile in (*PROFILES, *BESIDE):
         if profile.name == name:
             return profile
-    assert not name, f"profiles are {', '.join(p.name for p in PROFILES)}"
+    assert not name, f"profiles are {', '.join(p.name for p in (*PROFILES, *BESIDE))}"
     return PROFILES[seed % len(PROFILES)]

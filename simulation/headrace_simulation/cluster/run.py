@@ -77,7 +77,8 @@ class Run:
         self.world = World(seed, show)
         stdlib.enter(self.world)
         self.profile = profile
-        self.cluster = BrokerCluster(self.world, profile.nodes, builds, profile.snapshot_bytes)
+        size = (profile.nodes, builds, profile.snapshot_bytes, profile.shards)
+        self.cluster = BrokerCluster(self.world, *size)
         self.cluster.on_site = self._on_site
         self.nemesis = Nemesis(self.cluster, profile.kinds, profile.at_once, profile.gap_s)
         self.watch = Watch(self.cluster, self.nemesis)

@@ -11,7 +11,9 @@ from headrace_raftlog.model.limits import OUTBOX_BYTES_MAX
 from headrace_raftlog.model.membership import Membership, member_node
 from headrace_raftlog.node.hosted_group import HostedGroup
 from headrace_simulation.cluster.broker_cluster import BrokerCluster
+from headrace_simulation.cluster.hosts import number_of
 from headrace_simulation.cluster.nemesis import Nemesis
+from headrace_simulation.cluster.placing import Placing
 from headrace_simulation.cluster.quorums import common_quorum, well_quorum
 from headrace_simulation.cluster.world import NS, SimulationError
 
@@ -43,6 +45,7 @@ class Watch:
         self._cluster = cluster
         self._nemesis = nemesis
         self._world = cluster.world
+        self._placing = Placing(cluster)
         self._leaders: dict[tuple[int, int], int] = {}
         self._served_ns: dict[int, int] = {}
         self._callbacks: dict[str, int] = {}
@@ -70,6 +73,7 @@ class Watch:
             self._look_at_memory(number, node)
         for group in self._hosted:
             self._look_at_service(group, group in serving)
+        self._placing.look()
         self._look_at_confirms()
         self._look_at_answers()
         self._look_at_loops()
@@ -160,7 +164,7 @@ class Watch:
         for body, since_ns in list(unanswered.items()):
             if now - since_ns <= RESUME_S * NS:
                 return
-            node = int(body[1:2])
+            node = number_of(body.partition(b"b")[0].decode())
             site = self._cluster.sites.get(node)
             if site is None or not body.startswith(site.prefix.encode()):
                 del unanswered[body]  # its publisher has ended with its process
@@ -194,9 +198,9 @@ class Watch:
         for machine in self._cluster.machines.values():
             if machine.loop is None:
                 continue
-            key = f"{machine.host}.{machine.starts}"
+            key = f"{machine.name}.{machine.starts}"
             before = self._callbacks.get(key, 0)
             self._callbacks[key] = machine.loop.callbacks
             if machine.loop.callbacks - before > CALLBACKS_S_MAX:
                 count = machine.loop.callbacks - before
-                raise SimulationError(f"{machine.host} ran {count} callbacks in a second")
+                raise SimulationError(f"{machine.name} ran {count} callbacks in a second")
