@@ -44,6 +44,8 @@ class BrokerCluster:
         self.nodes: dict[int, BrokerNode] = {}  # that run and have joined, or are about to
         self.sites: dict[int, Site] = {}  # where clients may connect
         self.on_site: Callable[[int, Site], None] = lambda node, site: None
+        # return whether administrators have done what they were asked to
+        self.done: list[Callable[[], bool]] = []
         self.errors: list[BaseException] = []  # that no production code may let happen
         self.fatal: list[tuple[int, BaseException]] = []  # ends of nodes that they chose
         self.machines: dict[int, Machine] = {}

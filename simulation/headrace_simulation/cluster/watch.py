@@ -33,6 +33,7 @@ class Reign:
     since_ns: int
     seen_ns: int
     membership: Membership  # as it knew it when it was seen
+    is_drained: bool  # likewise: its process hands over what it leads
 
 
 @final
@@ -45,7 +46,7 @@ class Watch:
         self._cluster = cluster
         self._nemesis = nemesis
         self._world = cluster.world
-        self._placing = Placing(cluster)
+        self.placing = Placing(cluster)
         self._leaders: dict[tuple[int, int], int] = {}
         self._served_ns: dict[int, int] = {}
         self._callbacks: dict[str, int] = {}
@@ -73,7 +74,7 @@ class Watch:
             self._look_at_memory(number, node)
         for group in self._hosted:
             self._look_at_service(group, group in serving)
-        self._placing.look()
+        self.placing.look()
         self._look_at_confirms()
         self._look_at_answers()
         self._look_at_loops()
@@ -108,9 +109,15 @@ class Watch:
         if reign is None or term > reign.term:
             if reign is not None:
                 self._judge(hosted, reign, term)
-            self.reigns[group] = Reign(member, term, now, now, hosted.core.membership)
+            drained = self._is_drained(member)
+            self.reigns[group] = Reign(member, term, now, now, hosted.core.membership, drained)
         elif term == reign.term:
             reign.seen_ns, reign.membership = now, hosted.core.membership
+            reign.is_drained = self._is_drained(member)
+
+    def _is_drained(self, member: int) -> bool:
+        node = self._cluster.nodes.get(int(member_node(member)))
+        return node is not None and node.maintenance.on
 
     def _judge(self, hosted: HostedGroup, reign: Reign, term: int) -> None:
         """Judge a new leader: the one before must have had a reason to go when it was seen last.
@@ -119,6 +126,8 @@ class Watch:
         """
         now, group = self._world.now_ns, hosted.group
         if now - self._cluster.history.moved_ns < CALM_S * NS or now - reign.since_ns < CALM_S * NS:
+            return
+        if reign.is_drained:
             return
         leader = member_node(reign.member)
         seconds = CALM_S + (now - reign.seen_ns) / NS
