@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING
 
 from headrace_broker.catalog.command import AnyCommand
 from headrace_broker.catalog.permission_watch import PermissionWatches
@@ -17,7 +17,7 @@ from headrace_broker.runtime.cluster.catalog_service import CatalogUnavailableEr
 from headrace_broker.runtime.cluster.operations import Operations
 from headrace_broker.runtime.cluster.topology import Topology
 from headrace_broker.runtime.contract.clock import Clock
-from headrace_broker.runtime.contract.port import PendingConfirm, QueueClient, QueueListener
+from headrace_broker.runtime.contract.port import QueueListener
 from headrace_broker.runtime.explain.flow_report import FlowReport
 from headrace_broker.runtime.inspect.counts import QueueCounts
 from headrace_broker.runtime.inspect.message_service import MessageService
@@ -30,7 +30,6 @@ from headrace_broker.runtime.security import audit
 from headrace_broker.runtime.security.page_logins import PageLogins
 
 if TYPE_CHECKING:
-    from headrace_broker.model.message import DeliveryRun
     from headrace_broker.runtime.node.node import BrokerNode
 
 
@@ -88,7 +87,7 @@ class NodeAdministration:
     async def purge(self, queue: Queue) -> int:
         """Drop a queue's ready messages, return how many; AmqpError NOT_FOUND or INTERNAL_ERROR."""
         broker = self._node.broker
-        client = broker.open_queue(queue, _Nobody(), broker.republish_account)
+        client = broker.open_queue(queue, QueueListener(), broker.republish_account)
         try:
             count = await client.purge()
         finally:
@@ -107,26 +106,3 @@ class NodeAdministration:
         closed = await self._node.clients.close(name, reason)
         audit.record("close_connection", name, reason=reason, closed=closed[0])
         return closed
-
-
-@final
-class _Nobody(QueueListener):
-    """Listener of a session without publishes and consumers; it ignores everything."""
-
-    def on_confirmed(self, client: QueueClient, pending_confirms: list[PendingConfirm]) -> None:
-        """Ignore it: this listener publishes nothing."""
-
-    def on_rejected(self, client: QueueClient, pending_confirms: list[PendingConfirm]) -> None:
-        """Ignore it: this listener publishes nothing."""
-
-    def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:
-        """Ignore it: this listener consumes nothing."""
-
-    def on_cancelled(self, client: QueueClient, consumer: int, reason: str) -> None:
-        """Ignore it: this listener consumes nothing."""
-
-    def on_timed_out(self, client: QueueClient, consumer: int) -> None:
-        """Ignore it: this listener consumes nothing."""
-
-    def on_writable(self, client: QueueClient) -> None:
-        """Ignore it: this listener is never congested."""

@@ -100,16 +100,8 @@ class Confirms(QueueListener):
         self.on_confirmed(client, pending_confirms)
 
     @override
-    def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:
-        """Ignore it: this listener consumes nothing."""
-
-    @override
-    def on_cancelled(self, client: QueueClient, consumer: int, reason: str) -> None:
-        """Ignore it: this listener consumes nothing."""
-
-    @override
     def on_timed_out(self, client: QueueClient, consumer: int) -> None:
-        """Ignore it: this listener consumes nothing."""
+        """Ignore it: what was taken and not settled in time waits in its queue again."""
 
     @override
     def on_writable(self, client: QueueClient) -> None:
