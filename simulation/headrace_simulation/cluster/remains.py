@@ -76,7 +76,7 @@ def too_many(counts: Counter[str], besides: Collection[str] = ()) -> dict[str, i
 
     Args:
         counts: as `remains` returns them.
-        besides: kinds that are not looked at, besides BOUNDED.
+        besides: kinds that are left out, as those of BOUNDED are.
     """
     return {
         kind: count
