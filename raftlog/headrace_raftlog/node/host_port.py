@@ -27,6 +27,7 @@ class HostPort:
         random: Callable[[], int],
         suspended: Callable[[HostedGroup], None],
         labels: Labels = no_labels,
+        fail_together: Callable[[int, int], bool] = lambda node, other: False,
     ) -> None:
         self.post = post  # queue a message; False when it is dropped
         self.flush = flush  # let queued messages leave
@@ -40,4 +41,6 @@ class HostPort:
         self.random = random  # returns a random number, 1 to 2**32 - 1
         # called with a group that lacks entries which its log should hold
         self.suspended = suspended
+        # returns whether two different nodes fail together, by their ids
+        self.fail_together = fail_together
         self.labels = labels  # returns what the application calls a group, as fields of log lines

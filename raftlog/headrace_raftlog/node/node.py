@@ -104,6 +104,8 @@ class RaftNode(GroupQueries, NodeStanding):
         self.on_diverged: Callable[[int], None] | None = None
         # returns what the application calls a group, for the log: `queue`, `vhost`
         self.labels: Labels = no_labels
+        # returns whether two different nodes fail together, by id: of these one votes at most
+        self.fail_together: Callable[[int, int], bool] = lambda node, other: False
         self._entry_bytes_max = options.log.entry_bytes_max
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
@@ -386,6 +388,7 @@ class RaftNode(GroupQueries, NodeStanding):
             random_generation,
             lambda hosted: self._repair.suspended(hosted),
             lambda group: self.labels(group),
+            lambda node, other: self.fail_together(node, other),
         )
         self._host = Host(
             self.member, self.boot, options.core, self._log, port, options.snapshot_every_bytes
