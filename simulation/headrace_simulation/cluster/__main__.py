@@ -36,6 +36,7 @@ def main() -> int:
     parser.add_argument("--seeds", default="0:9", help="first:last+1")
     parser.add_argument("--seed", type=int, help="one seed, in this process")
     parser.add_argument("--profile", default="", help="of all seeds, instead of each one's own")
+    parser.add_argument("--runs", action="store_true", help="say which runs there would be")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--trace", action="store_true", help="show all events of one seed")
     parser.add_argument("--log", action="store_true", help="show the nodes' logs too")
@@ -63,6 +64,10 @@ def main() -> int:
         os._exit(1 if outcome.problem else 0)
     first, _, end = options.seeds.partition(":")
     seeds = range(int(first), int(end or int(first) + 1))
+    if options.runs:
+        for seed, profile in drawn(seeds, options.profile):
+            _say(f"{seed} {profile}")
+        return 0
     began, count, failed, confirms = time.monotonic(), 0, 0, 0
     for outcome in run_many(drawn(seeds, options.profile), options.jobs):
         count += 1
