@@ -12,6 +12,7 @@ from headrace_simulation.cluster.quorums import is_whole
 from headrace_simulation.cluster.world import NS
 
 LOSS_GAP_S: Final = 15.0  # between two faults that destroy what disks hold: the first is mended
+VOTERS_MIN: Final = 3  # of a group that is to outlast the loss of one
 
 
 @final
@@ -80,11 +81,12 @@ class Nemesis:
         return True
 
     def _is_mended(self) -> bool:
-        """Return whether no group waits for a member that was lost before."""
+        """Return whether no group waits for a member that was lost before, or has too few to."""
         hosted = self._cluster.hosted()
         running = {(each.group, int(each.core.member)) for each in hosted}
         return all(
             is_whole(each.core.membership, {m for group, m in running if group == each.group})
+            and len(each.core.membership.voters) >= VOTERS_MIN
             for each in hosted
         )
 

@@ -86,7 +86,7 @@ PROFILES: Final = (
 BESIDE: Final = (
     Profile(
         "shards",
-        (*PROCESSES, *SHARDS, *NETWORK, *DISKS, *LOSSES[:1], *LOST_SHARDS),
+        (*PROCESSES, *SHARDS, *NETWORK, *DISKS, *BLACKOUTS, *LOSSES, *LOST_SHARDS),
         shards=2,
         moves=True,
         pause_s=1.8,

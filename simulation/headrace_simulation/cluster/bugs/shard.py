@@ -55,7 +55,7 @@ MUTATIONS: Final = (
         "voters-beside-those-that-leave",
         "a replica that moves within its node votes beside the one that it is to replace",
         *("shards", 10, _fate_ignored),
-        first=14,
+        first=13,
     ),
     Mutation(
         "drains-of-first-processes-alone",
