@@ -41,6 +41,5 @@ class HostPort:
         self.random = random  # returns a random number, 1 to 2**32 - 1
         # called with a group that lacks entries which its log should hold
         self.suspended = suspended
-        # returns whether two different nodes fail together, by their ids
-        self.fail_together = fail_together
+        self.fail_together = fail_together  # returns whether two different nodes do, by their ids
         self.labels = labels  # returns what the application calls a group, as fields of log lines

@@ -7,10 +7,9 @@ is under way at a time, and each leaves the group at least as available as befor
 2. learners that have the log become voters: each replaces its node's older member, one of a node
    that is to vote no more too, or a voter whose node is not wanted any more, or is added when the
    number of voters becomes odd or complete;
-3. what is not wanted leaves when everything that is wanted is there.
-
-Of nodes that fail together one votes at most: a new voter replaces the one that fails with it, and
-where that is the leader's own, which leaves last, it waits until everything wanted is there.
+3. what is not wanted leaves when everything that is wanted is there;
+4. of nodes that fail together one votes: a new voter replaces the one that fails with it, and waits
+   for everything that is wanted where that is the leader's own, which leaves last.
 """
 
 from __future__ import annotations

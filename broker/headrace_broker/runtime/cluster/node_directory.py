@@ -85,8 +85,8 @@ class NodeDirectory:
 
     def are_one(self, node: int, other: int) -> bool:
         """Return whether two members of the cluster are processes of one node."""
-        known = self.names.get(node, "")
-        return known != "" and node_name(known) == node_name(self.names.get(other, ""))
+        own, others = (node_name(self.names.get(each, "")) for each in (node, other))
+        return own == others != ""
 
     def on_events(self, events: Iterable[Event]) -> None:
         """Follow the catalog."""
