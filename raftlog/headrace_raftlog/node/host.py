@@ -77,7 +77,7 @@ class Host:
         self.suspensions = Suspensions(
             log, port.nodes_up, self._post_all, self._finish, port.suspended, self._schedule
         )
-        self._reconciler = Reconciler(self._mark)
+        self._reconciler = Reconciler(self._mark, port.fail_together)
         self._joiner = Joiner(member_node(member), port.post, port.nodes_up)
 
     def create_group(

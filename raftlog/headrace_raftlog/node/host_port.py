@@ -10,6 +10,7 @@ from headrace_raftlog.model.message import Message
 from headrace_raftlog.model.snapshot import SnapshotOffer
 from headrace_raftlog.node.group_events import Labels, no_labels
 from headrace_raftlog.node.hosted_group import HostedGroup
+from headrace_raftlog.node.membership import never_together
 
 
 @final
@@ -31,3 +32,5 @@ class HostPort:
     # called with a group that lacks entries which its log should hold
     suspended: Callable[[HostedGroup], None]
     labels: Labels = no_labels  # returns what the application calls a group, as fields of log lines
+    # returns whether two different nodes fail together, by their ids
+    fail_together: Callable[[int, int], bool] = never_together

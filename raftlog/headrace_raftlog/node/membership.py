@@ -7,12 +7,14 @@ is under way at a time, and each leaves the group at least as available as befor
 2. learners that have the log become voters: each replaces its node's older member, one of a node
    that is to vote no more too, or a voter whose node is not wanted any more, or is added when the
    number of voters becomes odd or complete;
-3. what is not wanted leaves when everything that is wanted is there.
+3. what is not wanted leaves when everything that is wanted is there;
+4. of nodes that fail together one votes: a new voter replaces the one that fails with it, and waits
+   for everything that is wanted where that is the leader's own, which leaves last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import final
 
 from mypy_extensions import i64
@@ -75,12 +77,18 @@ def wanted_nodes(
     return Wanted(voting, tuple(sorted(set(desired).difference(voting))))
 
 
+def never_together(node: int, other: int) -> bool:
+    """Return False: each node fails for itself."""
+    return False
+
+
 def plan(
     membership: Membership,
     wanted: Wanted,
     joins: Mapping[int, int],
     caught_up: Collection[int],
     own: i64,
+    fail_together: Callable[[int, int], bool] = never_together,
 ) -> Membership | None:
     """Return the next membership to propose, None while there is nothing to do.
 
@@ -90,6 +98,7 @@ def plan(
         joins: by node id, the member that asks to be admitted there.
         caught_up: learners that have the log.
         own: member id of the leader, which leaves last.
+        fail_together: returns whether two different nodes do, by their ids.
     """
     learners = _admit(membership, wanted, joins)
     if learners != membership.learners:
@@ -103,16 +112,28 @@ def plan(
     leaving = [member for member in voters if member not in kept]
     taken = _taken(kept, leaving, added, len(wanted.voters))
     waiting = [m for m in learners if m not in promoted or (m in added and m not in taken)]
+    if own in leaving and not _is_there(wanted, kept + taken, waiting):
+        apart = [m for m in added if not fail_together(member_node(m), member_node(own))]
+        taken = _taken(kept, leaving, apart, len(wanted.voters))
+        waiting = [m for m in learners if m not in promoted or (m in added and m not in taken)]
     staying = kept + taken
-    there = {member_node(m) for m in staying} - {member_node(m) for m in waiting}
-    if staying and set(wanted.voters) <= there:
+    if _is_there(wanted, staying, waiting):
         leaving = []
         waiting = [m for m in learners if m not in staying and wanted.contains(member_node(m))]
     else:  # the leader's own seat goes last of all
-        gone = [member for member in leaving if member != own][: len(taken)]
+        free = [member for member in leaving if member != own]
+        coming = [member_node(member) for member in taken]
+        free.sort(key=lambda m: not any(fail_together(member_node(m), node) for node in coming))
+        gone = free[: len(taken)]
         leaving = [member for member in leaving if member not in gone]
     found = Membership(tuple(kept + taken + leaving), tuple(waiting))
     return found if found != membership else None
+
+
+def _is_there(wanted: Wanted, staying: list[int], waiting: list[int]) -> bool:
+    """Return whether everybody who is to vote would, none of them in an older member's place."""
+    there = {member_node(m) for m in staying} - {member_node(m) for m in waiting}
+    return len(staying) > 0 and set(wanted.voters) <= there
 
 
 def may_wait_for(membership: Membership, wanted: Wanted) -> bool:

@@ -43,7 +43,7 @@ from headrace_raftlog.node.health import NodeHealth
 from headrace_raftlog.node.host import Host
 from headrace_raftlog.node.host_port import HostPort
 from headrace_raftlog.node.hosted_group import HostedGroup
-from headrace_raftlog.node.membership import checked_nodes
+from headrace_raftlog.node.membership import checked_nodes, never_together
 from headrace_raftlog.node.options import NodeOptions
 from headrace_raftlog.node.queries import GroupQueries
 from headrace_raftlog.node.read_barriers import ReadBarriers
@@ -105,6 +105,8 @@ class RaftNode(GroupQueries, NodeStanding):
         self.on_diverged: Callable[[int], None] | None = None
         # returns what the application calls a group, for the log: `queue`, `vhost`
         self.labels: Labels = no_labels
+        # returns whether two different nodes fail together, by id: of these one votes at most
+        self.fail_together: Callable[[int, int], bool] = never_together
         self._entry_bytes_max = options.log.entry_bytes_max
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
@@ -384,6 +386,7 @@ class RaftNode(GroupQueries, NodeStanding):
             random_generation,
             lambda hosted: self._repair.suspended(hosted),
             lambda group: self.labels(group),
+            lambda node, other: self.fail_together(node, other),
         )
         self._host = Host(
             self.member, self.boot, options.core, self._log, port, options.snapshot_every_bytes

@@ -31,8 +31,11 @@ class Reconciler:
     while a change is under way or a learner is about to be promoted.
     """
 
-    def __init__(self, mark: Callable[[HostedGroup], None]) -> None:
+    def __init__(
+        self, mark: Callable[[HostedGroup], None], fail_together: Callable[[int, int], bool]
+    ) -> None:
         self._mark = mark
+        self._fail_together = fail_together  # returns whether two different nodes do
         self._open: dict[int, HostedGroup] = {}
 
     def look_at(self, hosted: HostedGroup) -> None:
@@ -79,7 +82,7 @@ class Reconciler:
         wanted = wanted_nodes(membership, hosted.desired, hosted.voting)
         joins: dict[int, int] = hosted.joins if hosted.joins is not None else {}
         caught_up = [member for member in membership.learners if core.is_caught_up(member)]
-        then = plan(membership, wanted, joins, caught_up, core.member)
+        then = plan(membership, wanted, joins, caught_up, core.member, self._fail_together)
         if then is None:
             hosted.joins = None  # whoever still wants to be admitted asks again
             return may_wait_for(membership, wanted)

@@ -21,6 +21,7 @@ disk.install(files.Files)
 
 from headrace_simulation.cluster.batch import RELEASES, run_many, run_one  # noqa: E402
 from headrace_simulation.cluster.bugs.bug import Mutation  # noqa: E402
+from headrace_simulation.cluster.profiles import drawn  # noqa: E402
 from headrace_simulation.cluster.release import PACKAGES, load  # noqa: E402
 from headrace_simulation.cluster.run import Outcome  # noqa: E402
 
@@ -35,6 +36,7 @@ def main() -> int:
     parser.add_argument("--seeds", default="0:9", help="first:last+1")
     parser.add_argument("--seed", type=int, help="one seed, in this process")
     parser.add_argument("--profile", default="", help="of all seeds, instead of each one's own")
+    parser.add_argument("--runs", action="store_true", help="say which runs there would be")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--trace", action="store_true", help="show all events of one seed")
     parser.add_argument("--log", action="store_true", help="show the nodes' logs too")
@@ -62,19 +64,20 @@ def main() -> int:
         os._exit(1 if outcome.problem else 0)
     first, _, end = options.seeds.partition(":")
     seeds = range(int(first), int(end or int(first) + 1))
-    began, failed, confirms = time.monotonic(), 0, 0
-    for outcome in run_many(iter(seeds), options.profile, options.jobs):
+    if options.runs:
+        for seed, profile in drawn(seeds, options.profile):
+            _say(f"{seed} {profile}")
+        return 0
+    began, count, failed, confirms = time.monotonic(), 0, 0, 0
+    for outcome in run_many(drawn(seeds, options.profile), options.jobs):
+        count += 1
         confirms += outcome.confirms
         if outcome.problem:
             failed += 1
             _tell(outcome)
-            profile = f" PROFILE={options.profile}" if options.profile else ""
-            _say(f"  again: make sim-cluster SEED={outcome.seed}{profile}")
+            _say(f"  again: make sim-cluster SEED={outcome.seed} PROFILE={outcome.profile}")
     took = time.monotonic() - began
-    _say(
-        f"{len(seeds)} seeds, {failed} failed, {confirms} confirms, "
-        f"{len(seeds) / took:.2f} seeds a second"
-    )
+    _say(f"{count} seeds, {failed} failed, {confirms} confirms, {count / took:.2f} seeds a second")
     return 1 if failed else 0
 
 
@@ -102,7 +105,8 @@ def _mutated(name: str, jobs: int) -> int:
             continue
         mutation.apply()
         found = _NOT_FOUND
-        for count, outcome in enumerate(run_many(iter(mutation.places), mutation.profile, jobs)):
+        runs = drawn(mutation.places, mutation.profile)
+        for count, outcome in enumerate(run_many(runs, jobs)):
             if _is_own_fault(outcome.problem):
                 _say(f"{mutation.name}: raises by itself, which proves nothing: {outcome.problem}")
                 break
@@ -127,7 +131,7 @@ def _is_own_fault(problem: str) -> bool:
 def _proves(mutation: Mutation, found: int) -> bool:
     """Return whether the seed at a place among a bug's, which failed with it, is well without."""
     seed = mutation.places[found]
-    [outcome] = run_many(iter([seed]), mutation.profile, 1)
+    [outcome] = run_many(iter([(seed, mutation.profile)]), 1)
     if outcome.problem:
         _say(f"{mutation.name}: seed {seed} fails without it, too, which proves nothing")
     return not outcome.problem

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from headrace_broker.catalog.movement import Step
@@ -13,15 +13,24 @@ from headrace_simulation.cluster.clients import Publisher, Site
 PAUSE_S: Final = 4.0  # between two of these, on average
 
 
-async def administer(site: Site, queues: Sequence[str]) -> None:
-    """Do one after the other while there is work; what is refused is left alone."""
+Work = Callable[[Site, str], Awaitable[None]]  # of an administrator, on a queue
+
+
+async def administer(site: Site, queues: Sequence[str], more: Sequence[Work] = ()) -> None:
+    """Do one after the other while there is work; what is refused is left alone.
+
+    Args:
+        site: where.
+        queues: by name.
+        more: what is done besides moves, transfers, and declarations of queues that are deleted.
+    """
     rng = site.rng
     while site.wanted.publishes:
         await asyncio.sleep(rng.uniform(0.5, 2 * PAUSE_S))
         queue = rng.choice(queues)
         try:
             async with asyncio.timeout(10):
-                work = rng.choice((_transfer, _transfer, _move, _come_and_go))
+                work = rng.choice((_transfer, _transfer, _move, _come_and_go, *more))
                 site.process.note(f"{work.__name__} {queue}")
                 await work(site, queue)
         except (AmqpError, TimeoutError) as error:

@@ -39,24 +39,23 @@ def _builds(seed: int, chosen: Profile) -> tuple[Software, ...]:
     return (*RELEASES, HEAD)
 
 
-def run_many(seeds: Iterator[int], profile: str, jobs: int) -> Iterator[Outcome]:
-    """Run seeds in child processes, several at once; outcomes come as they are ready."""
-    running: dict[int, tuple[int, int]] = {}  # by descriptor: seed and process
+def run_many(runs: Iterator[tuple[int, str]], jobs: int) -> Iterator[Outcome]:
+    """Run seeds with profiles in child processes, several at once; outcomes come when ready."""
+    running: dict[int, tuple[int, str, int]] = {}  # by descriptor: seed, profile and process
     left = True
     while left or running:
         while left and len(running) < jobs:
-            seed = next(seeds, None)
-            if seed is None:
+            run = next(runs, None)
+            if run is None:
                 left = False
                 break
-            fd, pid = _begin(seed, profile)
-            running[fd] = (seed, pid)
+            fd, pid = _begin(*run)
+            running[fd] = (*run, pid)
         if not running:
             return
         ready, _, _ = select.select(list(running), [], [])
         for fd in ready:
-            seed, pid = running.pop(fd)
-            yield _finish(fd, seed, pid, profile)
+            yield _finish(fd, *running.pop(fd))
 
 
 def _begin(seed: int, profile: str) -> tuple[int, int]:
@@ -78,7 +77,7 @@ def _begin(seed: int, profile: str) -> tuple[int, int]:
         os._exit(0)
 
 
-def _finish(fd: int, seed: int, pid: int, profile: str) -> Outcome:
+def _finish(fd: int, seed: int, profile: str, pid: int) -> Outcome:
     parts: list[bytes] = []
     while part := os.read(fd, 1 << 16):
         parts.append(part)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Coroutine
 from functools import partial
 from random import Random
 from typing import Any, Final, final
 
+from headrace_broker.config.shards import shard_config
+from headrace_broker.model.shard import SHARD_IDS, shard_id
 from headrace_broker.runtime.node.node import BrokerNode
 from headrace_raftlog.node.hosted_group import HostedGroup
 from headrace_simulation.cluster.clients import Site, Wanted
 from headrace_simulation.cluster.history import History
+from headrace_simulation.cluster.hosts import host_of, name_of, number_of
 from headrace_simulation.cluster.machine import Machine
 from headrace_simulation.cluster.network import Network
 from headrace_simulation.cluster.process import Process
@@ -31,6 +35,7 @@ class BrokerCluster:
         nodes: int = 3,
         builds: tuple[Software, ...] = (HEAD,),
         snapshot_bytes: int = 64 << 10,
+        shards: int = 1,
     ) -> None:
         self.world = world
         self.network = Network(world)
@@ -39,20 +44,31 @@ class BrokerCluster:
         self.nodes: dict[int, BrokerNode] = {}  # that run and have joined, or are about to
         self.sites: dict[int, Site] = {}  # where clients may connect
         self.on_site: Callable[[int, Site], None] = lambda node, site: None
+        # return whether administrators have done what they were asked to
+        self.done: list[Callable[[], bool]] = []
         self.errors: list[BaseException] = []  # that no production code may let happen
         self.fatal: list[tuple[int, BaseException]] = []  # ends of nodes that they chose
         self.machines: dict[int, Machine] = {}
         self.builds = builds  # that nodes may run
         # what each node runs, from its next start on
-        self.software = dict.fromkeys(range(1, nodes + 1), builds[0])
+        self.software: dict[int, Software] = defaultdict(lambda: builds[0])
         self._running: dict[int, Software] = {}  # by node, as of its last start
         self._snapshot_bytes = snapshot_bytes  # of a log, after which there is one
         self._count = nodes
-        for node in range(1, nodes + 1):
-            program = partial(self._program, node)
-            machine = Machine(world, self.network, f"n{node}", program)
-            machine.on_failure = self._failed
-            self.machines[node] = machine
+        self._shards = shards
+        self.hosts = tuple(range(1, nodes + 1))
+        for host in self.hosts:
+            for number in self.processes(host):
+                program = partial(self._program, number)
+                first = self.machines.get(host)
+                name = name_of(number)
+                machine = Machine(world, self.network, f"n{host}", program, name, first)
+                machine.on_failure = self._failed
+                self.machines[number] = machine
+
+    def processes(self, host: int) -> tuple[int, ...]:
+        """Return the numbers of the processes of a host."""
+        return tuple(shard_id(host, shard) for shard in range(self._shards))
 
     def clone(self, number: int) -> Machine:
         """Return a machine with a copy of a node's disk; no client uses it."""
@@ -62,6 +78,15 @@ class BrokerCluster:
         machine.on_failure = self._failed
         return machine
 
+    def _node(
+        self, software: Software, number: int, on_fatal: Callable[[BaseException], None]
+    ) -> BrokerNode:
+        place = (host_of(number), self._count, self._snapshot_bytes)
+        if self._shards == 1:
+            return software.node(*place, on_fatal)
+        own = partial(shard_config, shard=number // SHARD_IDS, count=self._shards)
+        return software.node(*place, on_fatal, own)
+
     async def _copied(self, number: int, process: Process) -> None:
         ended: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
@@ -69,7 +94,7 @@ class BrokerCluster:
             if not ended.done():
                 ended.set_result(error)
 
-        node = self.software[number].node(number, self._count, self._snapshot_bytes, on_fatal)
+        node = self._node(self.software[number], number, on_fatal)
         try:
             await node.start()
             error = await ended
@@ -97,7 +122,7 @@ class BrokerCluster:
                 ended.set_result(error)
 
         software = self._running[number] = self.software[number]
-        node = software.node(number, self._count, self._snapshot_bytes, on_fatal)
+        node = self._node(software, number, on_fatal)
         self.nodes[number] = node
         try:
             await node.start()
@@ -128,10 +153,21 @@ class BrokerCluster:
         self.on_site(number, site)
 
     def kill(self, number: int, *, power: bool = False) -> None:
-        """End a node's process at once; its clients go with it."""
-        self.sites.pop(number, None)
-        self.nodes.pop(number, None)
-        self.machines[number].kill(power=power)
+        """End a process at once, or with its power all of its host; clients go with them."""
+        for each in self.processes(host_of(number)) if power else (number,):
+            self.sites.pop(each, None)
+            self.nodes.pop(each, None)
+            self.machines[each].kill(power=power)
+
+    def kill_host(self, host: int) -> None:
+        """End all processes of a host at once."""
+        for number in self.processes(host):
+            self.kill(number)
+
+    def start_host(self, host: int) -> None:
+        """Start all processes of a host that do not run."""
+        for number in self.processes(host):
+            self.machines[number].start()
 
     def site(self) -> Site | None:
         """Return some node where clients may connect."""
@@ -144,11 +180,11 @@ class BrokerCluster:
 
     def software_at(self, site: Site) -> Software:
         """Return what runs at a site; clients there are of the same build."""
-        return self._running[int(site.process.name[1:])]
+        return self._running[number_of(site.process.name)]
 
     def spawn(self, site: Site, work: Coroutine[Any, Any, None], name: str = "") -> None:
         """Run a client at a site, in a task of its process."""
-        loop = self.machines[int(site.process.name[1:])].loop
+        loop = self.machines[number_of(site.process.name)].loop
         assert loop is not None
 
         def begin() -> None:

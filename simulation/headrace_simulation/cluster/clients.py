@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
 from collections.abc import Iterator
 from random import Random
@@ -71,14 +72,13 @@ class Site:
         self.node = node
         self.history = history
         self.rng = rng
-        self.count = 0
+        self.numbers = itertools.count(1)  # of its clients
         self.tasks: set[asyncio.Task[None]] = set()
         self._accounts: dict[QueueClient, Account] = {}  # of clients that are open
 
     def name(self, kind: str) -> str:
         """Return a name that no other client has."""
-        self.count += 1
-        return f"{self.prefix}{kind}{self.count}"
+        return f"{self.prefix}{kind}{next(self.numbers)}"
 
     @property
     def prefix(self) -> str:

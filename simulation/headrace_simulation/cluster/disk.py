@@ -172,6 +172,14 @@ class VirtualDisk(MemoryFiles):
         """Lose everything."""
         self._place({})
 
+    def wipe_some(self, is_lost: Callable[[str], bool]) -> None:
+        """Lose some files, by their paths; nobody has them open."""
+        for names in (self._names, self.synced_names):
+            for path in [path for path in names if is_lost(path)]:
+                del names[path]
+        changes = [(each, each.new or each.old) for each in self.name_changes]
+        self.name_changes = [each for each, path in changes if not is_lost(path)]
+
     def copy(self) -> dict[str, bytes]:
         """Return the content of all files."""
         return {path: bytes(file.written) for path, file in self._names.items()}

@@ -22,19 +22,19 @@ class Fault:
 
     def __init__(self, cluster: BrokerCluster, node: int, other: int) -> None:
         self.cluster = cluster
-        self.node = node
-        self.other = other  # another node
+        self.node = node  # number of a host
+        self.other = other  # another one
         self.rng = cluster.world.rng
 
     @property
     def machine(self) -> Machine:
-        """The node's machine."""
+        """The node's machine; clock and disk are those of all its processes."""
         return self.cluster.machines[self.node]
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """Nodes that are not to be reckoned with while it lasts."""
-        return (self.node,)
+        """Processes that are not to be reckoned with while it lasts."""
+        return self.cluster.processes(self.node)
 
     def __str__(self) -> str:
         return f"{type(self).__name__} of n{self.node}"
@@ -47,17 +47,21 @@ class Fault:
     def end(self) -> None:
         """Mend it."""
 
+    def start(self) -> None:
+        """Start what does not run on the node."""
+        self.cluster.start_host(self.node)
+
 
 class Kill(Fault):
     """kill -9; the supervisor starts the process again."""
 
     def begin(self) -> None:
         """See `Fault`."""
-        self.cluster.kill(self.node)
+        self.cluster.kill_host(self.node)
 
     def end(self) -> None:
         """See `Fault`."""
-        self.machine.start()
+        self.start()
 
 
 class PowerLoss(Fault):
@@ -69,7 +73,7 @@ class PowerLoss(Fault):
 
     def end(self) -> None:
         """See `Fault`."""
-        self.machine.start()
+        self.start()
 
 
 class Roll(Fault):
@@ -81,13 +85,13 @@ class Roll(Fault):
     def begin(self) -> None:
         """See `Fault`."""
         cluster = self.cluster
-        cluster.kill(self.node)
+        cluster.kill_host(self.node)
         others = [each for each in cluster.builds if each is not cluster.software[self.node]]
         cluster.software[self.node] = self.rng.choice(others)
 
     def end(self) -> None:
         """See `Fault`."""
-        self.machine.start()
+        self.start()
 
 
 class Pause(Fault):
@@ -95,11 +99,13 @@ class Pause(Fault):
 
     def begin(self) -> None:
         """See `Fault`."""
-        self.machine.pause()
+        for each in self.nodes:
+            self.cluster.machines[each].pause()
 
     def end(self) -> None:
         """See `Fault`."""
-        self.machine.resume()
+        for each in self.nodes:
+            self.cluster.machines[each].resume()
 
 
 class Isolation(Fault):
@@ -117,7 +123,7 @@ class Isolation(Fault):
 
     def _links(self) -> list[Link]:
         network, host = self.cluster.network, self.machine.host
-        others = [m.host for m in self.cluster.machines.values() if m.host != host]
+        others = [f"n{each}" for each in self.cluster.hosts if each != self.node]
         return [network.link(host, each) for each in others] + [
             network.link(each, host) for each in others
         ]
@@ -161,9 +167,9 @@ class SlowLinks(Fault):
         self._set(100 << 20, MS // 4, 0.0)
 
     def _set(self, rate: int, delay_ns: int, stalls: float) -> None:
-        for each in self.cluster.machines.values():
-            if each is not self.machine:
-                link = self.cluster.network.link(self.machine.host, each.host)
+        for each in self.cluster.hosts:
+            if each != self.node:
+                link = self.cluster.network.link(self.machine.host, f"n{each}")
                 link.rate, link.delay_ns, link.stalls = rate, delay_ns, stalls
 
 
@@ -253,7 +259,7 @@ class LyingDisk(Fault):
         """See `Fault`."""
         self.cluster.kill(self.node, power=True)
         self.machine.disk.lies = False
-        self.cluster.world.at(NS // 2, self.machine.start)
+        self.cluster.world.at(NS // 2, self.start)
 
 
 class LostDisk(Fault):
@@ -268,7 +274,7 @@ class LostDisk(Fault):
 
     def end(self) -> None:
         """See `Fault`."""
-        self.machine.start()
+        self.start()
 
 
 class OldDisk(Fault):
@@ -285,7 +291,7 @@ class OldDisk(Fault):
         self.cluster.kill(self.node, power=True)
         if self._copy:
             self.machine.disk.put_back(self._copy)
-        self.cluster.world.at(NS, self.machine.start)
+        self.cluster.world.at(NS, self.start)
 
 
 class OldDiskAtWorst(OldDisk):
@@ -310,9 +316,9 @@ class OldDiskAtWorst(OldDisk):
 
     def end(self) -> None:
         """See `Fault`."""
-        for node in set(self.nodes) - {self.node, self.other}:
-            self.cluster.kill(node)
-            self.cluster.world.at(8 * NS, self.cluster.machines[node].start)
+        for node in set(self.cluster.hosts) - {self.node, self.other}:
+            self.cluster.kill_host(node)
+            self.cluster.world.at(8 * NS, self.cluster.start_host, node)
         super().end()
         self.cluster.machines[self.other].disk.is_hung = False
 
@@ -337,13 +343,13 @@ class Rot(Fault):
 
     def begin(self) -> None:
         """See `Fault`."""
-        self.cluster.kill(self.node)
+        self.cluster.kill_host(self.node)
         found = self.machine.disk.rot()
         self.cluster.world.trace.note(self.machine.host, f"rot in {found}")
 
     def end(self) -> None:
         """See `Fault`."""
-        self.machine.start()
+        self.start()
 
 
 class ClockJump(Fault):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
+from headrace_simulation.cluster.hosts import number_of
 from headrace_simulation.cluster.world import NS, World
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Attached:
     def __init__(self, queue: str, process: Process, history: History) -> None:
         self.queue = queue
         self.process = process
-        self.node = int(process.name[1:])
+        self.node = number_of(process.name)
         self._history = history
         self.got()
 

@@ -1,4 +1,4 @@
-"""Machines of a simulated cluster: a clock, a disk, and the process that runs on them."""
+"""Machines of a simulated cluster: a clock, a disk, and a process that runs on them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,35 @@ Program = Callable[[Process], Coroutine[Any, Any, None]]
 
 @final
 class Machine:
-    """One machine, on which one program is started again and again."""
+    """One machine, on which one program is started again and again.
 
-    def __init__(self, world: World, network: Network, host: str, program: Program) -> None:
+    Several programs on one machine have a `Machine` each, with the same host, clock and disk.
+
+    Args:
+        world: that it is in.
+        network: that its host is in.
+        host: its name there.
+        program: what is started.
+        name: of the process, as the host where nothing is said.
+        beside: another program on the same machine.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        network: Network,
+        host: str,
+        program: Program,
+        name: str = "",
+        beside: Machine | None = None,
+    ) -> None:
         self.world = world
         self.network = network
         self.host = host
         self.program = program
-        self.clock = Clock(world)
-        self.disk = VirtualDisk(world, host)
+        self.name = name or host
+        self.clock: Clock = Clock(world) if beside is None else beside.clock
+        self.disk: VirtualDisk = VirtualDisk(world, host) if beside is None else beside.disk
         self.process: Process | None = None
         self.loop: VirtualLoop | None = None
         self.starts = 0
@@ -41,7 +61,7 @@ class Machine:
             return
         self.network.power_on(self.host)
         self.starts += 1
-        process = Process(self.world, self.host, self.network, self.host, self.disk, self.clock)
+        process = Process(self.world, self.name, self.network, self.host, self.disk, self.clock)
         process.on_failure = self.on_failure
         self.process = process
         process.note("starts")
@@ -64,7 +84,7 @@ class Machine:
             self.loop.call_soon_threadsafe(action)
 
     def kill(self, *, power: bool = False) -> None:
-        """End the process at once: killed, or with the power of the machine."""
+        """End the process at once: killed, or with the power of the machine, which all lose."""
         process = self.process
         if process is None:
             return

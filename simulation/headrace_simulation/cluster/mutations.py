@@ -15,6 +15,7 @@ from headrace_simulation.cluster.bugs import (
     queue,
     raft,
     session,
+    shard,
     transport,
     versions,
 )
@@ -30,4 +31,5 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     *transport.MUTATIONS,
     *versions.MUTATIONS,
     *backup.MUTATIONS,
+    *shard.MUTATIONS,
 )

@@ -7,10 +7,12 @@ from typing import Final, final
 
 from headrace_simulation.cluster.broker_cluster import BrokerCluster
 from headrace_simulation.cluster.faults import Cut, Fault, Kind
+from headrace_simulation.cluster.hosts import host_of
 from headrace_simulation.cluster.quorums import is_whole
 from headrace_simulation.cluster.world import NS
 
 LOSS_GAP_S: Final = 15.0  # between two faults that destroy what disks hold: the first is mended
+VOTERS_MIN: Final = 3  # of a group that is to outlast the loss of one
 
 
 @final
@@ -29,8 +31,8 @@ class Nemesis:
         self._gap_s = gap_s
         self._until_ns = 0
         self._lost_ns = -int(LOSS_GAP_S * NS)
-        self._dirty_ns: dict[int, int] = {}  # by node, when a fault of it ended last
-        self._cut_ns: dict[frozenset[int], int] = {}  # likewise of links
+        self._dirty_ns: dict[int, int] = {}  # by process, when a fault of it ended last
+        self._cut_ns: dict[frozenset[int], int] = {}  # likewise of links between hosts
 
     def run(self, seconds: float) -> None:
         """Begin faults for a time; all of them end with it."""
@@ -50,7 +52,7 @@ class Nemesis:
         self._next()
         if len(self.active) >= self._at_once:
             return
-        node, other = rng.sample(sorted(self._cluster.machines), 2)
+        node, other = rng.sample(self._cluster.hosts, 2)
         fault = rng.choice(self._kinds)(self._cluster, node, other)
         if not self._may(fault):
             return
@@ -62,13 +64,14 @@ class Nemesis:
         world.at(int(lasts * NS), lambda: self._end(fault))
 
     def _may(self, fault: Fault) -> bool:
-        """Return whether a fault may begin: one of a kind on a node, one loss at a time."""
+        """Return whether a fault may begin: one of a kind on a host, one loss at a time."""
         for other in self.active:
-            if other.node == fault.node and not isinstance(other, Cut):
+            if host_of(other.node) == host_of(fault.node) and not isinstance(other, Cut):
                 return False
         if not fault.destroys:
             return True
-        if any(self._is_shaken(node) for node in self._cluster.machines if node != fault.node):
+        own = self._cluster.processes(host_of(fault.node))
+        if any(self._is_shaken(node) for node in self._cluster.machines if node not in own):
             return False
         if self._world.now_ns - self._lost_ns < LOSS_GAP_S * NS:
             return False
@@ -78,11 +81,12 @@ class Nemesis:
         return True
 
     def _is_mended(self) -> bool:
-        """Return whether no group waits for a member that was lost before."""
+        """Return whether no group waits for a member that was lost before, or has too few to."""
         hosted = self._cluster.hosted()
         running = {(each.group, int(each.core.member)) for each in hosted}
         return all(
             is_whole(each.core.membership, {m for group, m in running if group == each.group})
+            and len(each.core.membership.voters) >= VOTERS_MIN
             for each in hosted
         )
 
@@ -123,14 +127,14 @@ class Nemesis:
         return self._world.now_ns - since >= seconds * NS
 
     def is_linked(self, node: int, other: int, seconds: float) -> bool:
-        """Return whether two nodes reached each other for a time, as far as cuts go."""
-        pair = frozenset((node, other))
+        """Return whether two processes reached each other for a time, as far as cuts go."""
+        pair = frozenset((host_of(node), host_of(other)))
         if any(isinstance(f, Cut) and {f.node, f.other} == pair for f in self.active):
             return False
         return self._world.now_ns - self._cut_ns.get(pair, -1 << 62) >= seconds * NS
 
     def healthy(self, nodes: Sequence[int], seconds: float) -> list[int]:
-        """Return nodes that were clean, and reached each other, for a time; a largest such set."""
+        """Return processes that were clean, and linked, for a time; a largest such set."""
         clean = [node for node in nodes if self.is_clean(node, seconds)]
         best: list[int] = []
         for bits in range(1 << len(clean)):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from headrace_simulation.cluster.drains import DRAINS, FORGETS
 from headrace_simulation.cluster.faults import (
     BLACKOUTS,
     CLOCKS,
@@ -17,6 +19,7 @@ from headrace_simulation.cluster.faults import (
     ROLLS,
     Kind,
 )
+from headrace_simulation.cluster.shard_faults import LOST_SHARDS, SHARDS
 from headrace_simulation.cluster.unsynced import UNSYNCED
 
 
@@ -27,6 +30,7 @@ class Profile:
     name: str
     kinds: tuple[Kind, ...]  # of faults
     nodes: int = 3
+    shards: int = 1  # processes of each node
     at_once: int = 1  # faults under way
     gap_s: float = 1.2  # between the beginnings of two of them, on average
     seconds: float = 20.0  # for which there are faults
@@ -34,6 +38,7 @@ class Profile:
     large: float = 0.0  # share of large messages
     leases: bool = False  # there are queues with delayed messages, and such that jobs lease
     backups: bool = False  # queues are backed up, again and again
+    drains: bool = False  # nodes are drained, so that they know of their clients
     moves: bool = False  # leaders and members are moved, and queues come and go
     consume_s: float = 10.0  # for which a consumer lives at most
     publish_s: float = 10.0  # for which a publisher lives at most
@@ -76,12 +81,48 @@ PROFILES: Final = (
         versions=True,
     ),
 )
+# Profiles that no seed's number chooses, so that it goes on choosing the one that it did. Batches
+# run them beside those, each as often as any of those.
+BESIDE: Final = (
+    Profile(
+        "shards",
+        (*PROCESSES, *SHARDS, *NETWORK, *DISKS, *BLACKOUTS, *LOSSES, *LOST_SHARDS),
+        shards=2,
+        moves=True,
+        pause_s=1.8,
+    ),
+    Profile(
+        "drains",
+        (*DRAINS, *FORGETS, *PROCESSES[:1], *SHARDS),
+        nodes=4,
+        shards=2,
+        at_once=2,
+        gap_s=2.0,
+        seconds=40.0,
+        drains=True,
+        moves=True,
+        pause_s=3.0,
+    ),
+)
+
+
+def drawn(seeds: Iterable[int], name: str = "") -> Iterator[tuple[int, str]]:
+    """Return the runs of a batch: seeds, and the profiles that they are run with.
+
+    Args:
+        seeds: that are asked for.
+        name: of a profile for all of them; "" for each one's own, and those in BESIDE.
+    """
+    for seed in seeds:
+        yield seed, profile_of(seed, name).name
+        if not name and seed % len(PROFILES) == 0:
+            yield from ((seed, each.name) for each in BESIDE)
 
 
 def profile_of(seed: int, name: str = "") -> Profile:
     """Return the profile of a name, or else that of a seed."""
-    for profile in PROFILES:
+    for profile in (*PROFILES, *BESIDE):
         if profile.name == name:
             return profile
-    assert not name, f"profiles are {', '.join(p.name for p in PROFILES)}"
+    assert not name, f"profiles are {', '.join(p.name for p in (*PROFILES, *BESIDE))}"
     return PROFILES[seed % len(PROFILES)]

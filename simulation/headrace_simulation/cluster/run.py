@@ -6,17 +6,20 @@ import asyncio
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, final
 
 from headrace_broker.model.reply_code import AmqpError
 from headrace_simulation.cluster import stdlib
 from headrace_simulation.cluster.broker_cluster import BrokerCluster
 from headrace_simulation.cluster.clients import Site
+from headrace_simulation.cluster.gate import ClientGate
 from headrace_simulation.cluster.leases import Sink
 from headrace_simulation.cluster.nemesis import Nemesis
 from headrace_simulation.cluster.profiles import Profile
-from headrace_simulation.cluster.remains import remains, too_many
+from headrace_simulation.cluster.remains import REQUEST_WINDOWS, remains, too_many
 from headrace_simulation.cluster.replicas import Replicas
+from headrace_simulation.cluster.shard_administration import add, move_off
 from headrace_simulation.cluster.software import HEAD, Software
 from headrace_simulation.cluster.watch import Watch
 from headrace_simulation.cluster.world import NS, SimulationError, World
@@ -77,7 +80,8 @@ class Run:
         self.world = World(seed, show)
         stdlib.enter(self.world)
         self.profile = profile
-        self.cluster = BrokerCluster(self.world, profile.nodes, builds, profile.snapshot_bytes)
+        size = (profile.nodes, builds, profile.snapshot_bytes, profile.shards)
+        self.cluster = BrokerCluster(self.world, *size)
         self.cluster.on_site = self._on_site
         self.nemesis = Nemesis(self.cluster, profile.kinds, profile.at_once, profile.gap_s)
         self.watch = Watch(self.cluster, self.nemesis)
@@ -138,6 +142,8 @@ class Run:
         if len(cluster.builds) > 1 and self.world.rng.random() < UPGRADED:
             self._upgrade()
         self._wait("have all nodes back", RECOVER_S, self._has_joined)
+        if self.profile.shards > 1:
+            self.watch.placing.check_use()
         cluster.wanted.publishes = False
         self._wait("answer all publishes", CONFIRM_S, self._is_answered)
         cluster.wanted.consumes = False
@@ -195,7 +201,8 @@ class Run:
         for number, site in self.cluster.sites.items():
             if self.cluster.software_at(site) is not HEAD:
                 continue  # a release is not counted: nothing of it can be mended
-            found = too_many(remains(site.node))
+            windows = REQUEST_WINDOWS if self.profile.shards > 1 else {}
+            found = too_many(remains(site.node), windows)
             if found:
                 raise SimulationError(f"n{number} still holds {found}, and nothing is under way")
 
@@ -223,7 +230,9 @@ class Run:
         return f"; joined: {joined}; {len(lost)} confirmed messages were not delivered: {missing}"
 
     def _has_joined(self) -> bool:
-        return len(self.cluster.sites) == len(self.cluster.machines)
+        return len(self.cluster.sites) == len(self.cluster.machines) and all(
+            is_done() for is_done in self.cluster.done
+        )
 
     def _is_answered(self) -> bool:
         return self._has_joined() and not any(
@@ -263,7 +272,15 @@ class Run:
         self.cluster.spawn(site, work())
 
     def _on_site(self, number: int, site: Site) -> None:
-        del number
+        if self.profile.drains:
+            site.node.maintenance.opened(ClientGate(site, partial(self._reopened, number)))
+        self._begin_at(site)
+
+    def _reopened(self, number: int, site: Site) -> None:
+        self.cluster.sites[number] = site
+        self._begin_at(site)
+
+    def _begin_at(self, site: Site) -> None:
         if self._is_ready:
             self._work_at(site)
             if self.cluster.wanted.drains:
@@ -286,7 +303,8 @@ class Run:
             for queue in (*QUEUES, EXPIRING, REJECTING):
                 self.cluster.spawn(site, build.back_up_from(site, queue))
         if self.profile.moves:
-            self.cluster.spawn(site, build.administer(site, QUEUES))
+            more = (move_off, add) if self.profile.shards > 1 else ()
+            self.cluster.spawn(site, build.administer(site, QUEUES, more))
 
     def _drain_at(self, site: Site) -> None:
         build = self.cluster.software_at(site)

@@ -21,6 +21,7 @@ from headrace_simulation.cluster.administration import administer, declare
 from headrace_simulation.cluster.backups import back_up_from
 from headrace_simulation.cluster.clients import Site, Wanted, consume_on, publish_on
 from headrace_simulation.cluster.history import History
+from headrace_simulation.cluster.hosts import DATA
 from headrace_simulation.cluster.leases import lease_from
 from headrace_simulation.cluster.process import Process
 
@@ -34,11 +35,15 @@ def _unmetered(root: Path, siblings: bool = False) -> None:
 resources._meter = _unmetered  # noqa: SLF001  (a release's takes fewer arguments than the head's)
 
 
+def _as_it_is(config: Config) -> Config:
+    return config
+
+
 def config_of(node: int, nodes: int, snapshot_bytes: int) -> Config:
     """Return the configuration of a node; snapshots may come more often than one may say."""
     config = msgspec.convert(
         {
-            "node": {"id": node, "name": f"n{node}", "data_dir": "/data"},
+            "node": {"id": node, "name": f"n{node}", "data_dir": DATA},
             "cluster": {
                 "name": "sim",
                 "nodes": [
@@ -72,10 +77,15 @@ class Software:
     back_up_from = staticmethod(back_up_from)
 
     def node(
-        self, number: int, nodes: int, snapshot_bytes: int, on_fatal: Callable[[Any], None]
+        self,
+        number: int,
+        nodes: int,
+        snapshot_bytes: int,
+        on_fatal: Callable[[Any], None],
+        adapt: Callable[[Any], Any] = _as_it_is,
     ) -> BrokerNode:
-        """Return one of a cluster's nodes."""
-        return BrokerNode(config_of(number, nodes, snapshot_bytes), on_fatal)
+        """Return one of a cluster's nodes; `adapt` changes its configuration."""
+        return BrokerNode(adapt(config_of(number, nodes, snapshot_bytes)), on_fatal)
 
     def site(
         self, process: Process, node: BrokerNode, history: History, wanted: Wanted, rng: Random

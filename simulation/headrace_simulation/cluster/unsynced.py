@@ -30,7 +30,7 @@ class Unsynced(Fault):
 
     def begin(self) -> None:
         """See `Fault`."""
-        third = next(each for each in self.nodes if each not in (self.node, self.other))
+        third = next(e for e in self.cluster.hosts if e not in (self.node, self.other))
         self._third = Isolation(self.cluster, third, self.node)
         self._second = Isolation(self.cluster, self.other, self.node)
         self._led = self._groups_of(self.other)
@@ -49,7 +49,7 @@ class Unsynced(Fault):
         self.machine.disk.sync_s = 0.001
         self._second.begin()
         self._third.end()
-        world.at(NS // 4, self.machine.start)
+        world.at(NS // 4, self.start)
         world.at(int(CUT_S * NS), self._second.end)
 
     def _look(self) -> None:

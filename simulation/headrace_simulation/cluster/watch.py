@@ -11,7 +11,9 @@ from headrace_raftlog.model.limits import OUTBOX_BYTES_MAX
 from headrace_raftlog.model.membership import Membership, member_node
 from headrace_raftlog.node.hosted_group import HostedGroup
 from headrace_simulation.cluster.broker_cluster import BrokerCluster
+from headrace_simulation.cluster.hosts import number_of
 from headrace_simulation.cluster.nemesis import Nemesis
+from headrace_simulation.cluster.placing import Placing
 from headrace_simulation.cluster.quorums import common_quorum, well_quorum
 from headrace_simulation.cluster.world import NS, SimulationError
 
@@ -31,6 +33,7 @@ class Reign:
     since_ns: int
     seen_ns: int
     membership: Membership  # as it knew it when it was seen
+    is_drained: bool  # likewise: its process hands over what it leads
 
 
 @final
@@ -43,6 +46,7 @@ class Watch:
         self._cluster = cluster
         self._nemesis = nemesis
         self._world = cluster.world
+        self.placing = Placing(cluster)
         self._leaders: dict[tuple[int, int], int] = {}
         self._served_ns: dict[int, int] = {}
         self._callbacks: dict[str, int] = {}
@@ -70,6 +74,7 @@ class Watch:
             self._look_at_memory(number, node)
         for group in self._hosted:
             self._look_at_service(group, group in serving)
+        self.placing.look()
         self._look_at_confirms()
         self._look_at_answers()
         self._look_at_loops()
@@ -104,9 +109,15 @@ class Watch:
         if reign is None or term > reign.term:
             if reign is not None:
                 self._judge(hosted, reign, term)
-            self.reigns[group] = Reign(member, term, now, now, hosted.core.membership)
+            drained = self._is_drained(member)
+            self.reigns[group] = Reign(member, term, now, now, hosted.core.membership, drained)
         elif term == reign.term:
             reign.seen_ns, reign.membership = now, hosted.core.membership
+            reign.is_drained = self._is_drained(member)
+
+    def _is_drained(self, member: int) -> bool:
+        node = self._cluster.nodes.get(int(member_node(member)))
+        return node is not None and node.maintenance.on
 
     def _judge(self, hosted: HostedGroup, reign: Reign, term: int) -> None:
         """Judge a new leader: the one before must have had a reason to go when it was seen last.
@@ -115,6 +126,8 @@ class Watch:
         """
         now, group = self._world.now_ns, hosted.group
         if now - self._cluster.history.moved_ns < CALM_S * NS or now - reign.since_ns < CALM_S * NS:
+            return
+        if reign.is_drained:
             return
         leader = member_node(reign.member)
         seconds = CALM_S + (now - reign.seen_ns) / NS
@@ -160,7 +173,7 @@ class Watch:
         for body, since_ns in list(unanswered.items()):
             if now - since_ns <= RESUME_S * NS:
                 return
-            node = int(body[1:2])
+            node = number_of(body.partition(b"b")[0].decode())
             site = self._cluster.sites.get(node)
             if site is None or not body.startswith(site.prefix.encode()):
                 del unanswered[body]  # its publisher has ended with its process
@@ -194,9 +207,9 @@ class Watch:
         for machine in self._cluster.machines.values():
             if machine.loop is None:
                 continue
-            key = f"{machine.host}.{machine.starts}"
+            key = f"{machine.name}.{machine.starts}"
             before = self._callbacks.get(key, 0)
             self._callbacks[key] = machine.loop.callbacks
             if machine.loop.callbacks - before > CALLBACKS_S_MAX:
                 count = machine.loop.callbacks - before
-                raise SimulationError(f"{machine.host} ran {count} callbacks in a second")
+                raise SimulationError(f"{machine.name} ran {count} callbacks in a second")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import permutations, product
 
 import pytest
 
@@ -76,6 +76,58 @@ def test_next_membership(
     then: Membership | None,
 ) -> None:
     assert plan(membership, wanted_nodes(membership, desired), joins, caught_up, 1) == then
+
+
+@pytest.mark.parametrize(
+    ("voters", "desired", "caught_up", "then"),
+    [
+        # A replica moves within a host, that of the leader (1) too.
+        (THREE, (1, 3, 12), (12,), group(1, 3, 12)),
+        (THREE, (2, 3, 11), (11,), group(2, 3, 11)),
+        # Two move: each takes the place of the one on its host, whichever is ready first.
+        (THREE, (1, 12, 13), (13,), group(1, 2, 13, learners=(12,))),
+        (THREE, (1, 12, 13), (12,), group(1, 3, 12, learners=(13,))),
+        (THREE, (1, 4, 13), (13,), group(1, 2, 13, learners=(4,))),
+        (THREE, (1, 12, 13), (12, 13), group(1, 12, 13)),
+        # That of the leader, which leaves last, is not replaced by another one of its host before.
+        (THREE, (3, 4, 11), (11,), None),
+        (THREE, (3, 4, 11), (4,), group(1, 3, 4, learners=(11,))),
+        (THREE, (3, 4, 11), (4, 11), group(3, 4, 11)),
+        (group(1, 2), (2, 3, 11), (11,), None),
+        (group(1, 2), (2, 3, 11), (3,), group(2, 1, 3, learners=(11,))),
+    ],
+)
+def test_of_nodes_that_fail_together_one_votes(
+    voters: Membership, desired: tuple[int, ...], caught_up: tuple[int, ...], then: Membership
+) -> None:
+    learners = tuple(node for node in desired if node not in voters.voters)
+    membership = Membership(voters.voters, learners)
+    wanted = wanted_nodes(membership, desired)
+    assert plan(membership, wanted, {}, caught_up, 1, on_one_host) == then
+
+
+def on_one_host(node: int, other: int) -> bool:
+    return node % 10 == other % 10
+
+
+def test_no_two_votes_come_to_one_host_on_the_way() -> None:
+    """Replicas catch up one after the other, in any order, and anybody leads."""
+    goals = [(1, 2, 3), (11, 2, 3), (11, 12, 3), (11, 12, 13), (11, 2, 4), (3, 4, 11), (14, 2, 11)]
+    for start, goal, lead in product(goals, goals, range(3)):
+        for order in permutations(goal):
+            membership = Membership(start)
+            for ready in range(1, 4):
+                for _ in range(8):
+                    joins = {node: node for node in goal if not membership.contains(node)}
+                    there = [n for n in membership.learners if n in order[:ready]]
+                    leader = start[lead] if start[lead] in membership.voters else order[0]
+                    wanted = wanted_nodes(membership, goal)
+                    then = plan(membership, wanted, joins, there, leader, on_one_host)
+                    if then is None:
+                        break
+                    assert len({voter % 10 for voter in then.voters}) == len(then.voters) == 3
+                    membership = then
+            assert membership == Membership(goal)
 
 
 def test_plan_comes_to_an_end_from_anywhere_to_anywhere() -> None:

@@ -33,6 +33,24 @@ def test_member_that_was_replaced_is_not_there() -> None:
     assert well(FOUNDERS, {1, REPLACED, 3}) == [1, 3]
 
 
+def test_a_host_takes_one_member_with_it_whatever_is_on_it() -> None:
+    """Process 65 is on the host of node 1, 66 on that of 2."""
+    spread = Membership((65, 2, 3))
+    assert well(spread, {65, 2, 3}, 65) == [2, 3]
+    assert well(spread, {65, 2, 3}, 65, 2) == []
+    crowded = Membership((1, 65, 3))  # is to go on without host 1, and cannot
+    assert well(crowded, {1, 65, 3}, 1, 65) == [3]
+    assert well(crowded, {1, 65, 3}, 1, 65, 3) == []
+    assert well(crowded, {1, 65, 3}, 65, 3) == []
+    assert well(Membership((1, 66, 3), outgoing=(65, 66, 3)), {1, 65, 66, 3}, 1, 65) == [3, 66]
+
+
+def test_members_of_one_process_are_lost_one_by_one() -> None:
+    replacing = Membership((1, 2, REPLACED, 3))
+    assert well(replacing, {1, 2, REPLACED, 3}, 2) == []
+    assert well(replacing, {1, REPLACED, 3}) == [1, 2, 3]
+
+
 def test_every_membership_that_is_known_must_have_a_quorum() -> None:
     joint = Membership((1, REPLACED, 3), outgoing=(1, 3))
     after = Membership((1, REPLACED, 3))

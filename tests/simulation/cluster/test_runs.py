@@ -45,7 +45,7 @@ def test_one_seed_gives_one_run() -> None:
     assert len(digests) == 1
 
 
-@pytest.mark.parametrize("profile", ["moves", "several"])
+@pytest.mark.parametrize("profile", ["moves", "several", "shards", "drains"])
 def test_clusters_go_through_faults(profile: str) -> None:
     code, text = run("--seeds", "0:1", "--profile", profile, "--jobs", "1")
     assert code == 0, text
@@ -74,6 +74,36 @@ def test_bugs_are_found() -> None:
         assert f"{name}: found by run 1, seed 0" in text
     code, text = run("--seeds", "0:1", "--profile", "calm", "--jobs", "1")
     assert code == 0, text
+
+
+def test_bugs_of_nodes_with_several_processes_are_found() -> None:
+    """Their profiles find them early, and are well without them."""
+    found = {
+        "placement-ignores-nodes": (1, "has two replicas in one node"),
+        "moves-within-a-node-unchecked": (0, "has two replicas in one node"),
+        "further-processes-vote": (0, "a further process votes on the catalog"),
+        "drains-of-first-processes-alone": (0, "was drained, and"),
+    }
+    code, text = run("--mutation", ",".join(found), "--jobs", "1", interpreted=True)
+    assert code == 0, text
+    for name, (seed, problem) in found.items():
+        [line] = [line for line in text.splitlines() if line.startswith(f"{name}: ")]
+        assert f"found by run {seed + 1}, seed {seed}: " in line
+        assert problem in line
+
+
+def test_batches_run_further_profiles_beside_those_of_the_seeds() -> None:
+    code, text = run("--seeds", "0:46", "--runs")
+    assert code == 0, text
+    runs = [tuple(line.split()) for line in text.splitlines()]
+    beside = [(seed, name) for seed in ("0", "23") for name in ("shards", "drains")]
+    assert [each for each in runs if each[1] in ("shards", "drains")] == beside
+    own = [each for each in runs if each not in beside]
+    assert [seed for seed, _ in own] == [str(seed) for seed in range(46)]
+    assert own[0] == ("0", "calm")
+    assert own[22] == ("22", "versions")
+    assert [name for _, name in own[:23]] == [name for _, name in own[23:]]
+    assert run("--seeds", "0:2", "--profile", "drains", "--runs") == (0, "0 drains\n1 drains\n")
 
 
 def test_all_bugs_are_described() -> None:

@@ -83,6 +83,11 @@ class NodeDirectory:
         known = self._view.node(node) or self._seeds.get(node)
         return known.name if known is not None else ""
 
+    def are_one(self, node: int, other: int) -> bool:
+        """Return whether two members of the cluster are processes of one node."""
+        own, others = (node_name(self.names.get(each, "")) for each in (node, other))
+        return own == others != ""
+
     def on_events(self, events: Iterable[Event]) -> None:
         """Follow the catalog."""
         changed = False

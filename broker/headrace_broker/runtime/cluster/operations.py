@@ -181,15 +181,17 @@ class Operations:
         Raises:
             AmqpError: PRECONDITION_FAILED, no other node serves clients; INTERNAL_ERROR, no quorum.
         """
-        processes = processes_of(node, self._around.view.nodes())
-        own = [each.id for each in processes]
+        own = [each.id for each in processes_of(node, self._around.view.nodes())]
         serving = self.up().difference(self._around.avoided(), own)
         if on and not serving:
             text = f"node '{node.name}' cannot be drained: no other node would serve clients"
             raise AmqpError(PRECONDITION_FAILED, text)
         found = node
-        for each in processes:
-            found = _done(await self._around.submit(SetMaintenance(each.id, on)))
+        for process in own:
+            found = _done(await self._around.submit(SetMaintenance(process, on)))
+        for each in processes_of(node, self._around.view.nodes()):
+            if each.id not in own:  # it joined before this; later ones are drained as they join
+                _done(await self._around.submit(SetMaintenance(each.id, on)))
         return found
 
     async def raise_version(self) -> int:

@@ -178,6 +178,7 @@ class BrokerNode:
         # whether this node is drained
         self.maintenance = Maintenance(config.node.id, config.node.name, view, self.raft)
         self.raft.on_removed = self.maintenance.expel
+        self.raft.fail_together = self.directory.are_one
         parts.watch_founding(
             parts.Founded(
                 self.raft, self.catalog, self.maintenance, self.names, lambda: self.caught_up

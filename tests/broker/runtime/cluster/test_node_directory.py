@@ -60,6 +60,16 @@ class World:
         self.directory.on_events([NodeRemoved(node)])
 
 
+def test_processes_of_a_node_are_one() -> None:
+    async def scenario(world: World) -> None:
+        world.come(Node(65, "n1:1", "h:101"), Node(66, "n2:1", "h:102"))
+        pairs = [(1, 65), (65, 1), (1, 2), (2, 65), (66, 2), (65, 66), (1, 67), (67, 68)]
+        found = [world.directory.are_one(*pair) for pair in pairs]
+        assert found == [True, True, False, False, True, False, False, False]
+
+    run(scenario)
+
+
 async def settle() -> None:
     for _ in range(6):
         await asyncio.sleep(0)

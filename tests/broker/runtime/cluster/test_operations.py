@@ -34,6 +34,7 @@ class Around:
         self.drained: set[int] = set()
         self.voters = (1, 2, 3)
         self.done: list[Any] = []
+        self.joining: list[Node] = []  # that the catalog takes in before the next change
         self.nodes = {n: Node(n, f"n{n}", f"h:{n}") for n in (1, 2, 3)}
         self.known = Catalog()
         surroundings = ClusterFacts(
@@ -51,6 +52,8 @@ class Around:
 
     async def _submit(self, command: Any) -> Ok:
         self.done.append(command)
+        for node in self.joining:
+            self.known.put_node(node)
         return Ok(command.node if isinstance(command, AdmitNode) else self.nodes[command.node])
 
     def forget(self, node: int) -> str:
@@ -101,6 +104,15 @@ def test_a_node_is_drained_with_its_further_processes(around: Around) -> None:
         asyncio.run(around.operations.set_maintenance(around.nodes[2], True))
     asyncio.run(around.operations.set_maintenance(around.nodes[66], True))
     assert around.done[2:] == [SetMaintenance(66, True)]
+
+
+def test_a_process_that_joins_before_its_node_is_drained_is_drained_as_well(around: Around) -> None:
+    around.known.put_node(around.nodes[2])
+    around.nodes[66] = Node(66, "n2:1", "h:66")
+    around.joining = [around.nodes[66], Node(67, "n3:1", "h:67")]
+    found = asyncio.run(around.operations.set_maintenance(around.nodes[2], True))
+    assert found == around.nodes[2]
+    assert around.done == [SetMaintenance(2, True), SetMaintenance(66, True)]
 
 
 def test_a_node_that_does_not_vote_on_the_catalog_is_forgotten_where_it_had_a_majority(around):
