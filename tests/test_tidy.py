@@ -26,7 +26,7 @@ FOLDERS = (
     "conformance",
 )
 PRODUCT = ("raftlog", "broker", "client", "operator", "pipeline")
-PRODUCT_LINES_MAX = 146_000  # docs/decisions/0029-the-size-of-the-product-is-bounded.md
+PRODUCT_LINES_MAX = 145_800  # docs/decisions/0029-the-size-of-the-product-is-bounded.md
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 # A docstring names the thing or says what the call does. One that opens so is a riddle.
