@@ -173,6 +173,9 @@ class Operations:
         first = self._around.view.node(node.id % SHARD_IDS)
         if first is not None and first.maintenance and belongs_to(node, first):
             found = _done(await self._around.submit(SetMaintenance(node.id, True)))
+            first = self._around.view.node(first.id)
+            if first is None or not first.maintenance:  # it was revived meanwhile
+                found = _done(await self._around.submit(SetMaintenance(node.id, False)))
         return found
 
     async def set_maintenance(self, node: Node, on: bool) -> Node:

@@ -35,6 +35,7 @@ class Around:
         self.voters = (1, 2, 3)
         self.done: list[Any] = []
         self.joining: list[Node] = []  # that the catalog takes in before the next change
+        self.revived: list[Node] = []  # by somebody else, while another process is drained
         self.nodes = {n: Node(n, f"n{n}", f"h:{n}") for n in (1, 2, 3)}
         self.known = Catalog()
         surroundings = ClusterFacts(
@@ -52,7 +53,8 @@ class Around:
 
     async def _submit(self, command: Any) -> Ok:
         self.done.append(command)
-        for node in self.joining:
+        revived = self.revived if isinstance(command, SetMaintenance) else []
+        for node in [*self.joining, *revived]:
             self.known.put_node(node)
         return Ok(command.node if isinstance(command, AdmitNode) else self.nodes[command.node])
 
@@ -104,6 +106,15 @@ def test_a_node_is_drained_with_its_further_processes(around: Around) -> None:
         asyncio.run(around.operations.set_maintenance(around.nodes[2], True))
     asyncio.run(around.operations.set_maintenance(around.nodes[66], True))
     assert around.done[2:] == [SetMaintenance(66, True)]
+
+
+def test_a_process_that_joins_while_its_node_is_revived_is_not_drained(around: Around) -> None:
+    joining = around.nodes[66] = Node(66, "n2:1", "h:66")
+    around.known.put_node(Node(2, "n2", "h:2", maintenance=True))
+    around.revived = [around.nodes[2]]
+    asyncio.run(around.operations.admit(joining))
+    drain, revive = SetMaintenance(66, True), SetMaintenance(66, False)
+    assert around.done == [AdmitNode(joining), drain, revive]
 
 
 def test_a_process_that_joins_before_its_node_is_drained_is_drained_as_well(around: Around) -> None:
