@@ -83,11 +83,11 @@ class MessageEncoder:
         return b"".join(parts)
 
     def _encode_properties(self, properties: Properties) -> bytes:
-        if properties is self._properties:
+        if properties is self._properties and not properties.headers:  # these may have come since
             return self._encoded_properties
         encoded = properties.to_pb().SerializeToString()
         encoded = b"".join((_PROPERTIES, varint(len(encoded)), encoded))
-        if not properties.headers:  # these may change
+        if not properties.headers:
             self._properties, self._encoded_properties = properties, encoded
         return encoded
 

@@ -243,6 +243,7 @@ class Publisher:
             try:
                 self._check_size(len(message.body), entry.size)
             except InvalidArgumentError as error:
+                entry.element = b""
                 entry.settle(error)
                 continue
             if not self._accepts(entry):

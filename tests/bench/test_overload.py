@@ -121,7 +121,9 @@ def test_memory_of_a_node_is_that_of_all_its_shards(monkeypatch: pytest.MonkeyPa
         with memory.PeakMemory([node.pid]) as peak:
             assert memory.node_bytes(node.pid) > max(map(memory.resident_bytes, found))
             os.kill(found[0], signal.SIGKILL)
+            deadline = time.monotonic() + 60
             while not peak.ended:
+                assert time.monotonic() < deadline, "the end of a shard is not seen"
                 time.sleep(0.01)
         os.kill(found[1], signal.SIGKILL)
     assert peak.ended == {found[0]}

@@ -49,14 +49,15 @@ def test_numbers_are_what_protobuf_writes(number: int) -> None:
 
 
 def test_headers_that_change_between_two_messages_are_seen() -> None:
-    encoder, headers = MessageEncoder(), {"n": 1}
+    encoder, headers = MessageEncoder(), dict[str, int]()
     changing, plain = Properties(headers=headers), Properties(expiration=timedelta(seconds=1))
-    for number in (1, 2):
-        headers["n"] = number
-        for properties in (changing, plain, plain):
+    for number in (0, 1, 2):
+        if number:
+            headers["n"] = number
+        for properties in (plain, plain, changing, changing):
             message = Message(body=b"x")
             message.properties.CopyFrom(properties.to_pb())
-            assert encoder.encode(b"x", None, None, properties) == element_of(message)
+            assert encoder.encode(b"x", None, None, properties) == element_of(message), number
 
 
 @pytest.mark.parametrize(
@@ -72,3 +73,13 @@ def test_wrong_types_are_refused_and_leave_nothing_behind(
     assert encoder.encode(b"x", "e", "k", None) == element_of(
         Message(body=b"x", exchange="e", routing_key="k")
     )
+
+
+def test_headers_that_come_after_the_first_message_are_sent() -> None:
+    encoder, properties = MessageEncoder(), Properties(headers={})
+    assert encoder.encode(b"x", None, None, properties) == encoder.encode(
+        b"x", None, None, Properties()
+    )
+    properties.headers["n"] = 1  # type: ignore[index]  # it is a dict
+    encoded = encoder.encode(b"x", None, None, properties)
+    assert encoded == MessageEncoder().encode(b"x", None, None, Properties(headers={"n": 1}))

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -133,14 +134,14 @@ class LocalCluster:
     @classmethod
     def existing(cls, data: Path) -> LocalCluster:
         """Return the cluster whose configuration lies below `data`; ClusterError without one."""
+        file = data.absolute() / "n1" / "headrace.toml"
         try:
-            config = load_config(data.absolute() / "n1" / "headrace.toml", {})
+            config = load_config(file, {})
         except ConfigError as error:
             raise ClusterError(f"no local cluster below {data}: {error}") from error
         port = int(config.listeners.amqp.rpartition(":")[2])
-        shards = config.node.shards
-        known = shards if isinstance(shards, int) and shards > 1 else 0
-        return cls(data, len(config.cluster.nodes), port, known)
+        shards = tomllib.loads(file.read_text())["node"].get("shards", 0)  # as it was given
+        return cls(data, len(config.cluster.nodes), port, shards)
 
     def start(self) -> None:
         """Start the nodes that do not run; returns as soon as their processes exist.

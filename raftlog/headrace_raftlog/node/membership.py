@@ -8,8 +8,9 @@ is under way at a time, and each leaves the group at least as available as befor
    that is to vote no more too, or a voter whose node is not wanted any more, or is added when the
    number of voters becomes odd or complete;
 3. what is not wanted leaves when everything that is wanted is there;
-4. of nodes that fail together one votes: a new voter replaces the one that fails with it, and waits
-   for everything that is wanted where that is the leader's own, which leaves last.
+4. of nodes that fail together one votes, unless both are to: a new voter replaces the one that
+   fails with it, and waits for everything that is wanted where that is the leader's own, which
+   leaves last.
 """
 
 from __future__ import annotations

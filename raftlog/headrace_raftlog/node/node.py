@@ -105,7 +105,7 @@ class RaftNode(GroupQueries, NodeStanding):
         self.on_diverged: Callable[[int], None] | None = None
         # returns what the application calls a group, for the log: `queue`, `vhost`
         self.labels: Labels = no_labels
-        # returns whether two different nodes fail together, by id: of these one votes at most
+        # returns whether two different nodes fail together, by id: one votes, unless both are to
         self.fail_together: Callable[[int, int], bool] = never_together
         self._entry_bytes_max = options.log.entry_bytes_max
         self._tasks: set[asyncio.Task[None]] = set()

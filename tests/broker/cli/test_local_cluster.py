@@ -120,6 +120,8 @@ def test_nodes_have_as_many_processes_as_they_were_told_until_told_otherwise(
         return told(cluster)
 
     assert start() == [(1, "4\n")] * 2  # the environment alone says it
+    assert start(1) == [(1, "1\n")] * 2
+    assert start() == [(1, "1\n")] * 2
     assert start(2) == [(2, "2\n")] * 2
     assert start() == [(2, "2\n")] * 2
     assert start(3) == [(3, "3\n")] * 2

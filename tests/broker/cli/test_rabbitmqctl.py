@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from headrace_broker.catalog.command import DeclareQueue, PutUser
+from headrace_broker.cli.rabbitmqctl import operation
 from headrace_broker.cli.rabbitmqctl.main import run
 from headrace_broker.cli.rabbitmqctl.output import Words, shown
 from headrace_broker.management.server import ManagementServer
@@ -272,6 +273,17 @@ def test_the_state_of_the_node(ctl):
     assert ctl("ping")[1].endswith("Ping succeeded\n")
     assert ctl("await_startup") == (0, "", "")
     assert ctl("version")[0] == 0
+
+
+def test_shards_that_are_down_are_named_where_nodes_tell_of_them(capsys):
+    names = {"product_version": "1", "leader": "n1", "compiled": True, "cluster_name": "c"}
+    sums = {"connections": 0, "channels": 0, "queues": 0}
+    old = {"name": "n1", "running": True}
+    new = {**old, "name": "n2", "shards": [old, {"name": "n2:1", "running": False}]}
+    for rows, told in (([old], False), ([old, new], True)):
+        overview = {**names, "node": "n1", "nodes": rows, "object_totals": sums}
+        operation._print_overview({**overview, "queue_totals": {"messages": 0}})
+        assert ("\nShards that are down: n2:1\n" in capsys.readouterr().out) is told
 
 
 @pytest.mark.parametrize(

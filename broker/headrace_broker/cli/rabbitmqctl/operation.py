@@ -16,10 +16,11 @@ from headrace_broker.model import build_info
 POLL_SECONDS: Final = 0.2  # between looks whether the node is ready
 
 
-def _print_overview(session: Session, overview: dict[str, Any]) -> None:
+def _print_overview(overview: dict[str, Any]) -> None:
     running = [node["name"] for node in overview["nodes"] if node["running"]]
     down = [node["name"] for node in overview["nodes"] if not node["running"]]
-    shards = [each for node in overview["nodes"] if node["running"] for each in node["shards"]]
+    up = [node for node in overview["nodes"] if node["running"]]
+    shards = [each for node in up for each in node.get("shards", ())]  # older nodes do not say
     lacking = [each["name"] for each in shards if not each["running"]]
     totals, messages = overview["object_totals"], overview["queue_totals"]
     for name, value in (
@@ -45,7 +46,7 @@ def _show_overview(session: Session, title: str) -> None:
     if session.settings.formatter == "json":
         click.echo(msgspec.json.encode(overview).decode())
     else:
-        _print_overview(session, overview)
+        _print_overview(overview)
 
 
 @command("status")

@@ -97,10 +97,7 @@ class Endpoints:
     async def _of_asked_user(
         self, request: web.Request, found: Callable[[str | None], list[P]]
     ) -> list[P]:
-        """Return what is found in the vhost that a path names, or all, of the user that it names.
-
-        Where it names no user it is that of all.
-        """
+        """Return what is found of the user that a path names, or of all, in its vhost or in all."""
         vhost = await self._asked_vhost(request)
         if "user" not in request.match_info:
             return found(vhost)
