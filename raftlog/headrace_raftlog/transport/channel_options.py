@@ -11,7 +11,6 @@ _BOTH: Final[list[tuple[str, int | str]]] = [
     ("grpc.max_send_message_length", GRPC_MESSAGE_BYTES_MAX),
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
-    ("grpc.optimization_target", "latency"),
 ]
 
 CLIENT_OPTIONS: Final[list[tuple[str, int | str]]] = [
@@ -26,5 +25,5 @@ SERVER_OPTIONS: Final[list[tuple[str, int | str]]] = [
     *_BOTH,
     # Two processes on one port would each get half of the streams.
     ("grpc.so_reuseport", 0),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
+    ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
 ]

@@ -166,7 +166,7 @@ def server_options(
         ("grpc.keepalive_time_ms", KEEPALIVE_MS),
         ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
         ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", KEEPALIVE_MS // 6),
+        ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 6),
         # Two processes on one port each get half of the connections: right for those of one node.
         ("grpc.so_reuseport", int(is_shared)),
     ]
