@@ -36,9 +36,9 @@ def size_options(command: Callable[..., Any]) -> Callable[..., Any]:
     base_port = click.option(
         "--base-port",
         type=click.IntRange(1024, 65535 - HTTP_OFFSET - NODES_MAX),
-        default=BASE_PORT,
-        show_default=True,
-        help="AMQP port of the first node; gRPC is 2000 above it, HTTP 10000, between nodes 1429.",
+        default=None,
+        help="AMQP port of the first node; without it that of before, which is "
+        f"{BASE_PORT} at first. gRPC is 2000 above it, HTTP 10000, between nodes 1429.",
     )
     shards = click.option(
         "--shards",
@@ -58,10 +58,10 @@ def cluster() -> None:
 @cluster.command()
 @size_options
 @data_option
-def start(nodes: int, shards: int | None, base_port: int, data: Path) -> None:
+def start(nodes: int, shards: int | None, base_port: int | None, data: Path) -> None:
     """Start the nodes that do not run, and wait until they serve clients."""
     try:
-        local = LocalCluster(data, nodes, base_port, shards or 0)
+        local = LocalCluster(data, nodes, base_port or 0, shards or 0)
         local.start()
         local.wait_ready(READY_S_MAX)
     except ClusterError as error:

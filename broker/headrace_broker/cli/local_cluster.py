@@ -36,7 +36,7 @@ from headrace_broker.cli.process import (
 )
 from headrace_broker.cli.session.api_client import ApiClient
 from headrace_broker.config.configuration import ConfigError, load_config
-from headrace_broker.config.shards import members_problem, moved
+from headrace_broker.config.shards import leftover_problem, members_problem, moved
 
 NODES_MAX: Final = 9  # processes on one machine; more show nothing that nine do not
 BASE_PORT: Final = 5672
@@ -108,9 +108,10 @@ class LocalNode(msgspec.Struct, frozen=True):
 class LocalCluster:
     """Starts, watches and stops 1 to NODES_MAX nodes below a data directory, made at start."""
 
-    def __init__(self, data: Path, count: int, base_port: int = BASE_PORT, shards: int = 0) -> None:
+    def __init__(self, data: Path, count: int, base_port: int = 0, shards: int = 0) -> None:
         self.data = data.absolute()
-        self._base_port = base_port  # AMQP port of the first node; see HTTP_OFFSET for others
+        # AMQP port of the first node, 0 for that of the start before; see HTTP_OFFSET for others
+        self.base_port = base_port
         self.shards = shards  # of each node, 0 for as many as at the start before
         self.nodes = tuple([self._place(number) for number in range(1, count + 1)])
         self._children: dict[str, subprocess.Popen[bytes]] = {}
@@ -119,7 +120,7 @@ class LocalCluster:
     def _place(self, number: int) -> LocalNode:
         if problem := members_problem(self.shards, number):
             raise ClusterError(problem)
-        port = self._base_port + number - 1
+        port = (self.base_port or BASE_PORT) + number - 1
         return LocalNode(
             id=number,
             name=f"n{number}",
@@ -236,7 +237,27 @@ class LocalCluster:
                 f"--nodes {before}, or use another --data"
             )
         self.shards = self.shards or existing.shards
-        self.nodes = tuple([replace(node, shards=self.shards) for node in self.nodes])
+        self.base_port = self.base_port or existing.base_port
+        told, known = (self.shards, self.base_port), (existing.shards, existing.base_port)
+        running = [node.name for node in existing.nodes if node.process() is not None]
+        if running and told != known:
+            raise ClusterError(
+                f"{', '.join(running)}: started with other ports or shards, and running. Stop the "
+                "cluster first, or leave --base-port and --shards out"
+            )
+        self.nodes = tuple([self._place(node.id) for node in self.nodes])
+        for node in self.nodes if self.shards else ():
+            self._check_leftover(node)
+
+    def _check_leftover(self, node: LocalNode) -> None:
+        """Refuse fewer processes than a node has data of, before its number is written down."""
+        if node.config_file.exists():
+            try:
+                problem = leftover_problem(load_config(node.config_file, {}), node.shards)
+            except ConfigError as error:
+                raise ClusterError(f"{node.config_file}: {error}") from error
+            if problem:
+                raise ClusterError(problem)
 
     def _give_secret(self, running: list[LocalNode]) -> None:
         """Give the nodes to be started a common secret, which is made once.

@@ -42,7 +42,7 @@ END
 @click.command()
 @size_options
 @data_option
-def run(nodes: int, shards: int | None, base_port: int, data: Path) -> None:
+def run(nodes: int, shards: int | None, base_port: int | None, data: Path) -> None:
     """Start a cluster, show it, and stop it at Ctrl-C; the data stays."""
     stop = threading.Event()
 
@@ -53,7 +53,7 @@ def run(nodes: int, shards: int | None, base_port: int, data: Path) -> None:
         signal.signal(number, on_signal)
     console = Console(highlight=False, markup=False)
     try:
-        local = LocalCluster(data, nodes, base_port, shards or 0)
+        local = LocalCluster(data, nodes, base_port or 0, shards or 0)
         local.start()
     except ClusterError as error:
         raise click.ClickException(str(error)) from None

@@ -130,6 +130,31 @@ def test_nodes_have_as_many_processes_as_they_were_told_until_told_otherwise(
     assert told(cluster) == [(3, "3\n")] * 3
 
 
+def test_ports_and_processes_of_before_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/true")
+    monkeypatch.setattr(local_cluster, "wait_ports_free", lambda node: None)
+
+    def start(base_port: int = 0, shards: int = 0) -> list[tuple[str, int]]:
+        cluster = LocalCluster(tmp_path, 2, base_port, shards)
+        cluster.start()
+        cluster.stop()
+        return [(node.amqp, node.shards) for node in cluster.nodes]
+
+    assert start() == [("127.0.0.1:5672", 0), ("127.0.0.1:5673", 0)]
+    assert start(9000, 2) == [("127.0.0.1:9000", 2), ("127.0.0.1:9001", 2)]
+    assert start() == [("127.0.0.1:9000", 2), ("127.0.0.1:9001", 2)]
+    (tmp_path / "n2" / "store" / "shard-1").mkdir(parents=True)
+    with pytest.raises(ClusterError, match=r"shard-1 holds the data of n2:1"):
+        start(shards=1)
+    assert start() == [("127.0.0.1:9000", 2), ("127.0.0.1:9001", 2)]
+    monkeypatch.setattr(LocalNode, "process", lambda node: object() if node.id == 1 else None)
+    for refused in (LocalCluster(tmp_path, 2, 9100), LocalCluster(tmp_path, 2, 0, 3)):
+        with pytest.raises(ClusterError, match="n1: started with other ports or shards"):
+            refused.start()
+
+
 def test_a_cluster_of_too_many_processes_is_refused(tmp_path: Path) -> None:
     LocalCluster(tmp_path, 2, shards=8)
     with pytest.raises(ClusterError, match="8 on each of 3 nodes are more than 16"):

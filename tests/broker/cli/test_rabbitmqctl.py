@@ -278,12 +278,15 @@ def test_the_state_of_the_node(ctl):
 def test_shards_that_are_down_are_named_where_nodes_tell_of_them(capsys):
     names = {"product_version": "1", "leader": "n1", "compiled": True, "cluster_name": "c"}
     sums = {"connections": 0, "channels": 0, "queues": 0}
-    old = {"name": "n1", "running": True}
-    new = {**old, "name": "n2", "shards": [old, {"name": "n2:1", "running": False}]}
+    old = {"name": "n1", "running": True, "being_drained": True}
+    shards = [{"name": "n2:1", "running": False}, {**old, "name": "n2:2"}]
+    new = {**old, "name": "n2", "being_drained": False, "shards": shards}
     for rows, told in (([old], False), ([old, new], True)):
         overview = {**names, "node": "n1", "nodes": rows, "object_totals": sums}
         operation._print_overview({**overview, "queue_totals": {"messages": 0}})
-        assert ("\nShards that are down: n2:1\n" in capsys.readouterr().out) is told
+        out = capsys.readouterr().out
+        assert ("\nShards that are down: n2:1\n" in out) is told
+        assert f"\nIn maintenance: {'n1, n2:2' if told else 'n1'}\n" in out
 
 
 @pytest.mark.parametrize(

@@ -103,11 +103,13 @@ function nameCell(node) {
   return { text: node.name, title: node.leads ? `${addresses}, leads the catalog` : addresses };
 }
 
-function stateCellOf(node) {
+function nodeStateCell(node) {
   if (!node.running) return { text: "down", tone: "bad" };
   if (node.being_drained) return { text: "in maintenance", tone: "warn" };
   const down = node.shards.filter(({ running }) => !running).map(({ name }) => name);
   if (down.length > 0) return { text: `${down.join(", ")} down`, tone: "bad", title: "the node's other processes run" };
+  const drained = node.shards.filter((shard) => shard.being_drained).map(({ name }) => name);
+  if (drained.length > 0) return { text: `${drained.join(", ")} in maintenance`, tone: "warn", title: "the node's other processes serve" };
   return { text: "running", tone: "good" };
 }
 
@@ -121,7 +123,7 @@ function heldCell(node) {
 function nodeTable() {
   return new Table("Nodes", [
     { id: "name", title: "Node", value: (row) => row.name, cell: nameCell },
-    { id: "state", title: "State", brief: true, value: (row) => Number(row.running), cell: stateCellOf },
+    { id: "state", title: "State", brief: true, value: (row) => Number(row.running), cell: nodeStateCell },
     { id: "memory", title: "Memory", help: "against the mark from which publishers are blocked", number: true, wrap: true, value: (row) => part(row.mem_used, row.mem_limit), cell: memoryCell },
     { id: "disk", title: "Disk", help: "against the mark below which publishers are blocked", number: true, wrap: true, value: (row) => row.disk_free, cell: diskCell },
     { id: "held", title: "Buffered publishes", help: "read from sockets and not in the log yet", number: true, level: 2, value: (row) => row.figures?.buffered_bytes ?? 0, cell: heldCell },

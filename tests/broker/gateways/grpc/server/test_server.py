@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -23,7 +22,7 @@ from headrace_broker.gateways.grpc.messaging import messaging
 from headrace_broker.gateways.grpc.server import request_gate
 from headrace_broker.gateways.grpc.server.authentication import parse_peer
 from headrace_broker.gateways.grpc.server.call import Admission
-from headrace_broker.gateways.grpc.server.server import GrpcServer, server_options
+from headrace_broker.gateways.grpc.server.server import GrpcServer
 from headrace_broker.model.limits import (
     CALL_STEP_US,
     CALLS_WAITING_MAX,
@@ -31,7 +30,6 @@ from headrace_broker.model.limits import (
     GRPC_OPEN_READS_MAX,
     GRPC_REQUEST_BYTES_MAX,
 )
-from headrace_client.endpoint import channel_options
 from headrace_protos.broker.v1.lease_pb2 import DescribeGroupsRequest, GroupName, LeaseRequest
 from headrace_protos.broker.v1.messaging_pb2 import (
     ConsumeRequest,
@@ -40,7 +38,6 @@ from headrace_protos.broker.v1.messaging_pb2 import (
     PublishRequest,
 )
 from headrace_raftlog.model.histogram import Histogram
-from headrace_raftlog.transport.channel_options import CLIENT_OPTIONS, SERVER_OPTIONS
 
 
 async def refusal(call):
@@ -491,11 +488,3 @@ def test_a_taken_port_is_an_error_at_start(serve) -> None:
 )
 def test_the_address_of_a_peer(peer: str, expected: tuple[str, int]) -> None:
     assert parse_peer(peer) == expected
-
-
-def test_options_have_names_that_grpc_knows() -> None:
-    [file] = Path(str(grpc.__file__)).parent.glob("_cython/cygrpc*.so")
-    library = file.read_bytes()  # it does not complain of others
-    options = (*server_options(1), *channel_options(None), *CLIENT_OPTIONS, *SERVER_OPTIONS)
-    unknown = {name for name, _ in options if name.encode() not in library}
-    assert unknown == set()
