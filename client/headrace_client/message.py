@@ -62,7 +62,11 @@ class Properties:
         for name in _PLAIN:
             value = getattr(self, name)
             if value is not None:
-                setattr(found, name, value)
+                try:
+                    setattr(found, name, value)
+                except (TypeError, ValueError) as error:
+                    kind = TypeError if isinstance(error, TypeError) else ValueError
+                    raise kind(f"{name}: {value!r} cannot be sent: {error}") from None
         if self.headers:
             found.headers.CopyFrom(encode_table(self.headers))
         if self.expiration is not None:
@@ -96,6 +100,8 @@ NO_PROPERTIES: Final = Properties()
 
 
 def _milliseconds(value: timedelta) -> int:
+    if not isinstance(value, timedelta):
+        raise TypeError(f"expiration: must be timedelta, not {type(value).__name__}")
     found = value // timedelta(milliseconds=1)
     if found < 0:
         raise ValueError(f"expiration: {value} is negative")

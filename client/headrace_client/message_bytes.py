@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from types import UnionType
 from typing import Final
 
 from headrace_client.message import Properties
@@ -68,9 +69,11 @@ class MessageEncoder:
             ValueError: a value is out of range.
         """
         if type(body) is not bytes:
-            body = Message(body=body).body  # says what is wrong with it
+            _check_type("body", body, bytes)
         route = exchange, routing_key
         if route != self._route:
+            for name, value in (("exchange", exchange), ("routing_key", routing_key)):
+                _check_type(name, value, str | None)
             found = Message(exchange=exchange, routing_key=routing_key)
             self._encoded_route, self._route = found.SerializeToString(), route
         extra = b"" if properties is None else self._encode_properties(properties)
@@ -85,11 +88,18 @@ class MessageEncoder:
     def _encode_properties(self, properties: Properties) -> bytes:
         if properties is self._properties and not properties.headers:  # these may have come since
             return self._encoded_properties
+        _check_type("properties", properties, Properties)
         encoded = properties.to_pb().SerializeToString()
         encoded = b"".join((_PROPERTIES, varint(len(encoded)), encoded))
         if not properties.headers:
             self._properties, self._encoded_properties = properties, encoded
         return encoded
+
+
+def _check_type(name: str, value: object, kind: type | UnionType) -> None:
+    if not isinstance(value, kind):
+        wanted = str(kind) if isinstance(kind, UnionType) else kind.__name__
+        raise TypeError(f"{name}: must be {wanted}, not {type(value).__name__}")
 
 
 def element_of(message: Message) -> bytes:

@@ -61,18 +61,33 @@ def test_headers_that_change_between_two_messages_are_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "exchange", "routing_key"),
-    [("text", None, None), (bytearray(b"x"), None, None), (b"", 5, None), (b"", "", 5)],
+    ("arguments", "text"),
+    [
+        (("text", None, None, None), "body: must be bytes, not str"),
+        ((None, None, None, None), "body: must be bytes, not NoneType"),
+        ((bytearray(b"x"), None, None, None), "body: must be bytes, not bytearray"),
+        ((b"", 5, None, None), "exchange: must be str | None, not int"),
+        ((b"", "", b"k", None), "routing_key: must be str | None, not bytes"),
+        ((b"", "", "", {"priority": 1}), "properties: must be Properties, not dict"),
+        ((b"", "", "", Properties(message_id=5)), "message_id: 5 cannot be sent: "),  # type: ignore[arg-type]
+        ((b"", "", "", Properties(expiration=5)), "expiration: must be timedelta, not int"),  # type: ignore[arg-type]
+    ],
 )
-def test_wrong_types_are_refused_and_leave_nothing_behind(
-    body: Any, exchange: Any, routing_key: Any
-) -> None:
+def test_wrong_types_are_refused_and_leave_nothing_behind(arguments: Any, text: str) -> None:
     encoder = MessageEncoder()
-    with pytest.raises(TypeError):
-        encoder.encode(body, exchange, routing_key, None)
+    with pytest.raises(TypeError) as refused:
+        encoder.encode(*arguments)
+    assert str(refused.value).startswith(text)
     assert encoder.encode(b"x", "e", "k", None) == element_of(
         Message(body=b"x", exchange="e", routing_key="k")
     )
+
+
+def test_texts_that_are_no_text_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^type: '\\ud800' cannot be sent: "):
+        MessageEncoder().encode(b"", None, None, Properties(type="\ud800"))
+    with pytest.raises(ValueError, match="surrogate"):
+        MessageEncoder().encode(b"", "\ud800", None, None)
 
 
 def test_headers_that_come_after_the_first_message_are_sent() -> None:
