@@ -14,6 +14,7 @@ from headrace_raftlog.model.membership import Membership, member_node
 from headrace_raftlog.node.entry_repair import EntryRepair
 from headrace_raftlog.node.host import Host
 from headrace_raftlog.node.hosted_group import HostedGroup
+from headrace_raftlog.node.membership import wanted_nodes
 from headrace_raftlog.node.state_comparison import StateComparison
 from headrace_raftlog.storage.group.lost_entries import lost_indexes
 from headrace_raftlog.storage.log.shared_log import SharedLog
@@ -101,17 +102,15 @@ class GroupQueries:
     def quarantined(self) -> dict[int, str]:
         """Return why groups were set aside as damaged or different, by group.
 
-        A group stays here until its replica is rebuilt from the others and votes again, or learns
-        and has what was decided up to its admission: one may be there to learn only.
+        A group stays here until its replica is rebuilt from the others and votes again. One that is
+        there to learn only stays until it has what was decided up to its admission.
         """
         for group in list(self._damaged):
             hosted = self._host.find(group)
             if hosted is None or hosted.suspended:
                 continue
             core = hosted.core
-            learns = core.member in core.membership.learners
-            knows = learns and core.applied_index >= core.membership_index()
-            if knows or core.membership.is_voter(core.member):
+            if core.membership.is_voter(core.member) or _has_learnt(hosted):
                 del self._damaged[group]
         return dict(self._damaged)
 
@@ -300,3 +299,13 @@ def _progress(core: RaftCore, member: int) -> MemberProgress:
         return MemberProgress(member, role, 0, False, False)
     fetching = progress.state == SNAPSHOT_OFFERED
     return MemberProgress(member, role, progress.match, not progress.is_out_of_reach(), fetching)
+
+
+def _has_learnt(hosted: HostedGroup) -> bool:
+    """Return whether a member that is never to vote has what was decided up to its admission."""
+    core = hosted.core
+    if hosted.desired is None or core.member not in core.membership.learners:
+        return False
+    wanted = wanted_nodes(core.membership, hosted.desired, hosted.voting)
+    never = member_node(core.member) in wanted.learners
+    return never and core.applied_index >= core.membership_index()
