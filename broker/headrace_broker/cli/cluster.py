@@ -61,7 +61,7 @@ def cluster() -> None:
 def start(nodes: int, shards: int | None, base_port: int | None, data: Path) -> None:
     """Start the nodes that do not run, and wait until they serve clients."""
     try:
-        local = LocalCluster(data, nodes, base_port or 0, shards or 0)
+        local = LocalCluster(data, nodes, base_port or LocalCluster.port_of(data), shards or 0)
         local.start()
         local.wait_ready(READY_S_MAX)
     except ClusterError as error:

@@ -108,10 +108,9 @@ class LocalNode(msgspec.Struct, frozen=True):
 class LocalCluster:
     """Starts, watches and stops 1 to NODES_MAX nodes below a data directory, made at start."""
 
-    def __init__(self, data: Path, count: int, base_port: int = 0, shards: int = 0) -> None:
+    def __init__(self, data: Path, count: int, base_port: int = BASE_PORT, shards: int = 0) -> None:
         self.data = data.absolute()
-        # AMQP port of the first node, 0 for that of the start before; see HTTP_OFFSET for others
-        self.base_port = base_port
+        self.base_port = base_port  # AMQP port of the first node; see HTTP_OFFSET for others
         self.shards = shards  # of each node, 0 for as many as at the start before
         self.nodes = tuple([self._place(number) for number in range(1, count + 1)])
         self._children: dict[str, subprocess.Popen[bytes]] = {}
@@ -120,7 +119,7 @@ class LocalCluster:
     def _place(self, number: int) -> LocalNode:
         if problem := members_problem(self.shards, number):
             raise ClusterError(problem)
-        port = (self.base_port or BASE_PORT) + number - 1
+        port = self.base_port + number - 1
         return LocalNode(
             id=number,
             name=f"n{number}",
@@ -143,6 +142,12 @@ class LocalCluster:
         port = int(config.listeners.amqp.rpartition(":")[2])
         shards = tomllib.loads(file.read_text())["node"].get("shards", 0)  # as it was given
         return cls(data, len(config.cluster.nodes), port, shards)
+
+    @staticmethod
+    def port_of(data: Path) -> int:
+        """Return the base port of the cluster below `data`, BASE_PORT where there is none."""
+        there = (data / "n1" / "headrace.toml").exists()
+        return LocalCluster.existing(data).base_port if there else BASE_PORT
 
     def start(self) -> None:
         """Start the nodes that do not run; returns as soon as their processes exist.
@@ -237,15 +242,13 @@ class LocalCluster:
                 f"--nodes {before}, or use another --data"
             )
         self.shards = self.shards or existing.shards
-        self.base_port = self.base_port or existing.base_port
-        told, known = (self.shards, self.base_port), (existing.shards, existing.base_port)
         running = [node.name for node in existing.nodes if node.process() is not None]
-        if running and told != known:
+        if running and self.shards != existing.shards:
             raise ClusterError(
-                f"{', '.join(running)}: started with other ports or shards, and running. Stop the "
-                "cluster first, or leave --base-port and --shards out"
+                f"{', '.join(running)}: started with another number of shards, and running. Stop "
+                "the cluster first, or leave --shards out"
             )
-        self.nodes = tuple([self._place(node.id) for node in self.nodes])
+        self.nodes = tuple([replace(node, shards=self.shards) for node in self.nodes])
         for node in self.nodes if self.shards else ():
             self._check_leftover(node)
 

@@ -53,7 +53,7 @@ def run(nodes: int, shards: int | None, base_port: int | None, data: Path) -> No
         signal.signal(number, on_signal)
     console = Console(highlight=False, markup=False)
     try:
-        local = LocalCluster(data, nodes, base_port or 0, shards or 0)
+        local = LocalCluster(data, nodes, base_port or LocalCluster.port_of(data), shards or 0)
         local.start()
     except ClusterError as error:
         raise click.ClickException(str(error)) from None

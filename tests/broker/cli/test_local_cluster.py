@@ -137,7 +137,7 @@ def test_ports_and_processes_of_before_are_kept(
     monkeypatch.setattr(local_cluster, "wait_ports_free", lambda node: None)
 
     def start(base_port: int = 0, shards: int = 0) -> list[tuple[str, int]]:
-        cluster = LocalCluster(tmp_path, 2, base_port, shards)
+        cluster = LocalCluster(tmp_path, 2, base_port or LocalCluster.port_of(tmp_path), shards)
         cluster.start()
         cluster.stop()
         return [(node.amqp, node.shards) for node in cluster.nodes]
@@ -150,9 +150,21 @@ def test_ports_and_processes_of_before_are_kept(
         start(shards=1)
     assert start() == [("127.0.0.1:9000", 2), ("127.0.0.1:9001", 2)]
     monkeypatch.setattr(LocalNode, "process", lambda node: object() if node.id == 1 else None)
-    for refused in (LocalCluster(tmp_path, 2, 9100), LocalCluster(tmp_path, 2, 0, 3)):
-        with pytest.raises(ClusterError, match="n1: started with other ports or shards"):
-            refused.start()
+    with pytest.raises(ClusterError, match="n1: started with another number of shards"):
+        start(shards=3)
+
+
+def test_places_that_nodes_were_given_are_kept_at_a_later_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/true")
+    monkeypatch.setattr(local_cluster, "wait_ports_free", lambda node: None)
+    for _ in range(2):
+        cluster = LocalCluster(tmp_path, 1)
+        cluster.nodes = (msgspec.structs.replace(cluster.nodes[0], http="127.0.0.9:7"),)
+        cluster.start()
+        cluster.stop()
+        assert [node.http for node in cluster.nodes] == ["127.0.0.9:7"]
 
 
 def test_a_cluster_of_too_many_processes_is_refused(tmp_path: Path) -> None:
