@@ -44,7 +44,7 @@ class OpenSettles:
             numbers = [number for number in self.ids if first <= number <= last]
         self.ids.difference_update(numbers)
         if self._waiters:
-            self._wake([number for number in self._waiters if first <= number <= last])
+            self._wake([number for number in numbers if number in self._waiters])
 
     def fail(self, error: HeadraceError) -> None:
         """Fail all of them: no answer will come."""

@@ -101,10 +101,15 @@ class Rights:
         self, user: str, vhost: str, operation: str, exchange: str, routing_key: str
     ) -> bool:
         """Return whether a user may use a routing key there: WRITE to publish, READ to bind."""
+        told = self._decisive(user, vhost, exchange)
+        return told is None or _fits(told, operation, routing_key)
+
+    def _decisive(self, user: str, vhost: str, exchange: str) -> TopicPermission | None:
+        """Return the topic permission that routing keys have to fit, None where any will do."""
         told = self._view.topic_permission(user, vhost, exchange)
         if told is None or not _routes_by_topic(self._view.exchange(vhost, exchange)):
-            return True
-        return _fits(told, operation, routing_key)
+            return None
+        return told
 
     def may_forward(self, user: str, vhost: str, exchange: str, routing_key: str | None) -> bool:
         """Return whether a user may have messages sent on to an exchange they may write to.
@@ -175,8 +180,8 @@ class Permissions(Rights):
     def may_route(
         self, user: str, vhost: str, operation: str, exchange: str, routing_key: str
     ) -> bool:
-        told = self._view.topic_permission(user, vhost, exchange)
-        if told is None or not _routes_by_topic(self._view.exchange(vhost, exchange)):
+        told = self._decisive(user, vhost, exchange)
+        if told is None:
             return True
         key = (user, vhost, operation, exchange, routing_key)
         answer = self._topic_answers.get(key)

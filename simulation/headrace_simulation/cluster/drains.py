@@ -62,7 +62,7 @@ class Drain(Fault):
         await self._set_maintenance(site, on=True)
 
     async def revive(self, site: Site) -> None:
-        """Let the node serve again, with all its processes."""
+        """Revive the node, with all its processes."""
         await self._set_maintenance(site, on=False)
 
     async def _set_maintenance(self, site: Site, *, on: bool) -> None:

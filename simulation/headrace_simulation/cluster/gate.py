@@ -18,7 +18,7 @@ class ClientGate:
         self._reopened = reopened  # called with the place where clients connect then
 
     async def open(self) -> None:
-        """Let clients in."""
+        """Open for clients."""
         before = self._site
         if before.wanted is self._wanted:
             return
@@ -28,7 +28,7 @@ class ClientGate:
         self._reopened(site)
 
     async def suspend(self) -> None:
-        """Let no more clients in; those who are there stay, for a moment."""
+        """Close for new clients; those who are there stay, for a moment."""
 
     async def dismiss(self, reason: str) -> None:
         """Tell clients to go."""

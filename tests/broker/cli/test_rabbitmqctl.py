@@ -281,7 +281,8 @@ def test_shards_that_are_down_are_named_where_nodes_tell_of_them(capsys):
     old = {"name": "n1", "running": True, "being_drained": True}
     shards = [{"name": "n2:1", "running": False}, {**old, "name": "n2:2"}]
     new = {**old, "name": "n2", "being_drained": False, "shards": shards}
-    for rows, told in (([old], False), ([old, new], True)):
+    whole = {**old, "shards": [{**old, "name": "n1:1"}]}
+    for rows, told in (([old], False), ([whole, new], True)):
         overview = {**names, "node": "n1", "nodes": rows, "object_totals": sums}
         operation._print_overview({**overview, "queue_totals": {"messages": 0}})
         out = capsys.readouterr().out

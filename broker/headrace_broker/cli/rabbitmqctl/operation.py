@@ -23,7 +23,13 @@ def _print_overview(overview: dict[str, Any]) -> None:
     shards = [each for node in up for each in node.get("shards", ())]  # older nodes do not say
     lacking = [each["name"] for each in shards if not each["running"]]
     drained = [node["name"] for node in up if node["being_drained"]]
-    drained += [each["name"] for each in shards if each.get("being_drained")]
+    drained += [
+        each["name"]
+        for node in up
+        if not node["being_drained"]
+        for each in node.get("shards", ())
+        if each.get("being_drained")
+    ]
     totals, messages = overview["object_totals"], overview["queue_totals"]
     for name, value in (
         ("Node name", overview["node"]),
@@ -34,7 +40,7 @@ def _print_overview(overview: dict[str, Any]) -> None:
         ("Running nodes", ", ".join(running)),
         ("Nodes that are down", ", ".join(down) or "none"),
         *([("Shards that are down", ", ".join(lacking))] if lacking else []),
-        *([("In maintenance", ", ".join(dict.fromkeys(drained)))] if drained else []),
+        *([("In maintenance", ", ".join(drained))] if drained else []),
         ("Connections", totals["connections"]),
         ("Channels", totals["channels"]),
         ("Queues", totals["queues"]),

@@ -1,6 +1,7 @@
 """Values of compiled classes in requests and answers: arrays of their fields.
 
-A compiled class says nothing of its fields to a decoder, so the tables here do.
+A compiled class says nothing of its fields to a decoder, so the tables here do. The classes must
+not be data classes: msgspec would send those by itself, as maps, which other releases do not read.
 """
 
 from __future__ import annotations
