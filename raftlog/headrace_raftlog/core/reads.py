@@ -16,7 +16,7 @@ from mypy_extensions import i64
 from headrace_raftlog.core.read_rounds import Read, Reads, Round
 from headrace_raftlog.core.state import RaftState
 from headrace_raftlog.model.group import LEADER
-from headrace_raftlog.model.limits import READS_WAITING_MAX
+from headrace_raftlog.model.limits import READ_TIMEOUTS, READS_WAITING_MAX
 from headrace_raftlog.model.message import HEARTBEAT_REPLY, READ_INDEX, READ_INDEX_REPLY, Message
 
 
@@ -111,7 +111,7 @@ def waiting_round(state: RaftState) -> i64:
 def expire(state: RaftState) -> None:
     """Let one tick pass for a follower: give up questions that were not answered for too long.
 
-    They, or their answers, got lost.
+    They, or their answers, got lost; on a slow link answers may take several election timeouts.
     """
     reads = state.reads
     if reads is None or not reads.forwarded:
@@ -120,7 +120,7 @@ def expire(state: RaftState) -> None:
     lost = [
         context
         for context, asked in reads.forwarded.items()
-        if reads.ticks - asked >= state.options.election_ticks
+        if reads.ticks - asked >= READ_TIMEOUTS * state.options.election_ticks
     ]
     for context in lost:
         del reads.forwarded[context]

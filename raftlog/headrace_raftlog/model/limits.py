@@ -166,3 +166,4 @@ RECONCILED_PER_TICK: Final = 64  # led groups whose membership is checked in one
 DRAIN_TRANSFERS_MAX: Final = 64  # groups handed over at a time
 DRAIN_S: Final = 10.0  # seconds after which a drain ends with what is left
 READ_BARRIER_S: Final = 5.0  # seconds a read waits for a leader that a majority confirms
+READ_TIMEOUTS: Final = 10  # election timeouts until a follower gives up a question to its leader: on a slow link an answer takes some

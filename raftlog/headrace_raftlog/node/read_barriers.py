@@ -17,7 +17,9 @@ BOOT_SHIFT: Final = 38  # contexts: boot count above, a number within the boot b
 class ReadBarriers:
     """Waits until a member has applied everything committed when the wait began.
 
-    Each attempt has a context of its own: an answer to an earlier one never counts for a later.
+    A question or its answer may get lost, so each wait asks again and again, under a context of its
+    own each time. The first answer counts, whichever of its questions it is to: on a slow link all
+    answers may take longer than the time until the next question.
     """
 
     def __init__(self, host: Host, boot: Callable[[], int], tick_s: float, retry_s: float) -> None:
@@ -34,34 +36,45 @@ class ReadBarriers:
             KeyError: the group was removed meanwhile.
             ReadTimeoutError: no leader confirmed the read in time.
         """
+        if hosted.reads is None:
+            hosted.reads = GroupReads()
+        asked: dict[int, asyncio.Future[int]] = {}
         try:
             async with asyncio.timeout(timeout_s):
-                while not await self._attempt(hosted):
+                while not await self._attempt(hosted, hosted.reads, asked):
                     if hosted.removed:
                         raise KeyError(f"group {hosted.group} was removed")
         except TimeoutError:
             raise ReadTimeoutError(hosted.group, timeout_s) from None
+        finally:
+            for context in asked:
+                hosted.reads.forget(context)
 
-    async def _attempt(self, hosted: HostedGroup) -> bool:
-        if hosted.reads is None:
-            hosted.reads = GroupReads()
-        reads = hosted.reads
+    async def _attempt(
+        self, hosted: HostedGroup, reads: GroupReads, asked: dict[int, asyncio.Future[int]]
+    ) -> bool:
+        """Ask once more; return whether a question was answered and its index is applied.
+
+        Args:
+            hosted: the group.
+            reads: those of the group that wait.
+            asked: questions of this wait by context. The new one is added, lost ones are taken out.
+        """
         self._number += 1
         context = (self._boot() << BOOT_SHIFT) | self._number
-        if hosted.removed or not self._host.read_index(hosted, context):
+        if not hosted.removed and self._host.read_index(hosted, context):
+            asked[context] = reads.ask(context)
+        if asked:
+            await asyncio.wait(
+                asked.values(), timeout=self._retry_s, return_when=asyncio.FIRST_COMPLETED
+            )
+        answered = {at: answer.result() for at, answer in asked.items() if answer.done()}
+        found = [index for index in answered.values() if index >= 0]
+        if found:
+            index = min(found)
+            return index <= hosted.core.applied_index or await reads.reach(index)
+        for context in answered:
+            del asked[context]
+        if answered or not asked:
             await asyncio.sleep(self._tick_s)
-            return False
-        asked = reads.ask(context)
-        try:
-            async with asyncio.timeout(self._retry_s):
-                index = await asked
-        except TimeoutError:
-            return False  # the question or its answer got lost
-        finally:
-            reads.forget(context)
-        if index < 0:
-            await asyncio.sleep(self._tick_s)
-            return False
-        if index <= hosted.core.applied_index:
-            return True
-        return await reads.reach(index)
+        return False

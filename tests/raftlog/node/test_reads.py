@@ -164,6 +164,59 @@ def test_read_waits_until_its_index_is_applied_here() -> None:
     run(body())
 
 
+class Slow:
+    """A host whose leader answers the first of its questions when it has got `after` of them."""
+
+    def __init__(self, after: int) -> None:
+        self.contexts: list[int] = []
+        self._after = after
+
+    def read_index(self, hosted: Any, context: int) -> bool:
+        self.contexts.append(context)
+        if len(self.contexts) == self._after:
+            hosted.reads.answered([(self.contexts[0], 7)], [])
+        return True
+
+
+def test_answer_slower_than_the_next_question_counts() -> None:
+    async def body() -> None:
+        host: Any = Slow(after=3)
+        core = SimpleNamespace(applied_index=7)
+        hosted: Any = SimpleNamespace(group=5, removed=False, reads=None, core=core)
+        barriers = ReadBarriers(host, lambda: 3, 0.01, 0.02)
+        await barriers.wait(hosted, 60.0)
+        assert len(host.contexts) == 3
+        assert hosted.reads._asked == {}, "nobody waits for the others"
+
+    run(body())
+
+
+class Losing:
+    """A host that loses questions until it has got three; the third is answered."""
+
+    def __init__(self) -> None:
+        self.contexts: list[int] = []
+
+    def read_index(self, hosted: Any, context: int) -> bool:
+        self.contexts.append(context)
+        lost = len(self.contexts) < 3
+        answers: list[tuple[int, int]] = [] if lost else [(context, 7)]
+        later = asyncio.get_running_loop().call_soon
+        later(hosted.reads.answered, answers, [context] if lost else [])
+        return True
+
+
+def test_lost_questions_are_asked_again() -> None:
+    async def body() -> None:
+        host: Any = Losing()
+        core = SimpleNamespace(applied_index=7)
+        hosted: Any = SimpleNamespace(group=5, removed=False, reads=None, core=core)
+        await ReadBarriers(host, lambda: 3, 0.01, 60.0).wait(hosted, 60.0)
+        assert len(host.contexts) == 3
+
+    run(body())
+
+
 def test_answers_go_to_their_own_questions() -> None:
     async def body() -> None:
         reads = GroupReads()
