@@ -13,6 +13,8 @@ from headrace_raftlog.core.progress import SNAPSHOT_OFFERED
 from headrace_raftlog.log_event import RAFT, SNAPSHOT_SLOW, log_event
 from headrace_raftlog.model.limits import (
     COLLECT_BYTES_PER_TICK,
+    SNAPSHOT_BYTES_PER_TICK,
+    SNAPSHOT_COST_BYTES,
     SNAPSHOT_GROWTH,
     SNAPSHOT_OUTRUN_FACTOR,
     SNAPSHOT_SLOW_S,
@@ -61,6 +63,7 @@ class SnapshotTaker:
         for group in self._log.collect(COLLECT_BYTES_PER_TICK):
             self._due[group] = None
         count: i64 = 0
+        size: i64 = 0
         for group in list(self._due):
             hosted = self._find(group)
             if hosted is not None and self._should_wait(hosted):
@@ -68,7 +71,8 @@ class SnapshotTaker:
             del self._due[group]
             if hosted is not None and self.take(hosted):
                 count += 1
-                if count >= SNAPSHOTS_PER_TICK:
+                size += hosted.saved_bytes + SNAPSHOT_COST_BYTES
+                if count >= SNAPSHOTS_PER_TICK and size >= SNAPSHOT_BYTES_PER_TICK:
                     return
 
     def take(self, hosted: HostedGroup) -> bool:

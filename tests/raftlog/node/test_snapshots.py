@@ -9,6 +9,8 @@ import pytest
 
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.limits import (
+    SNAPSHOT_BYTES_PER_TICK,
+    SNAPSHOT_COST_BYTES,
     SNAPSHOT_OUTRUN_FACTOR,
     SNAPSHOT_WAIT_FACTOR,
     SNAPSHOTS_PER_TICK,
@@ -87,15 +89,24 @@ def test_big_states_are_saved_less_often(small: Any) -> None:
     assert small.host.snapshots.taken == 2
 
 
-def test_few_snapshots_are_taken_in_one_tick(small: Any) -> None:
-    groups = [alone(small, group) for group in range(SNAPSHOTS_PER_TICK + 2)]
+def assert_taken_at_once(small: Any, most: int, state: bytes) -> None:
+    groups = [alone(small, group) for group in range(most + 2)]
     for hosted in groups:
+        hosted.handler.snapshot = lambda: (state, array("Q"))
         for _ in range(12):
             assert small.host.propose(hosted.group, DATA, False) > 0
     small.settle(len(groups))  # outruns the ticks: the first snapshots are taken at once
-    assert small.host.snapshots.taken == SNAPSHOTS_PER_TICK
+    assert small.host.snapshots.taken == most
     small.host.tick()
     assert small.host.snapshots.taken == len(groups)
+
+
+def test_few_large_snapshots_are_taken_in_one_tick(small: Any) -> None:
+    assert_taken_at_once(small, SNAPSHOTS_PER_TICK, bytes(SNAPSHOT_BYTES_PER_TICK))
+
+
+def test_many_small_snapshots_are_taken_in_one_tick(small: Any) -> None:
+    assert_taken_at_once(small, SNAPSHOT_BYTES_PER_TICK // SNAPSHOT_COST_BYTES, b"")
 
 
 def test_fast_load_does_not_wait_for_a_tick(small: Any) -> None:
