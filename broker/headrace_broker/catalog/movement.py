@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from headrace_broker.catalog.placement import NO_PLACES, Place, shares, together
+from headrace_broker.catalog.placement import NO_PLACES, Place, load, shares, together
 from headrace_broker.model.definition import QUEUE_QUORUM, Queue
 from headrace_broker.model.limits import (
     BALANCE_APART_MIN,
@@ -130,17 +130,20 @@ def shrink(
     on the hosts, with the fewest of its other replicas (`places` by node); otherwise it has one
     less.
     """
-    load = {spare: count for spare, count in spares.items() if spare in up and spare != node}
+    counts = {spare: count for spare, count in spares.items() if spare in up and spare != node}
     steps: list[Step] = []
     for queue in queues:
         if node not in queue.members or not queue.logged:
             continue
         rest = [member for member in queue.members if member != node]
-        free = [spare for spare in load if not together(spare, rest, places)]
+        free = [spare for spare in counts if not together(spare, rest, places)]
         if free:
-            spare = min(free, key=lambda each: (shares(each, rest, places), load[each], each))
+            spare = min(
+                free,
+                key=lambda each: (shares(each, rest, places), load(each, counts, rest, places)),
+            )
             if has_quorum([*rest, spare], up):
-                load[spare] += 1
+                counts[spare] += 1
                 steps.append(Step(queue, add=(spare,), remove=(node,)))
                 continue
         steps.append(remove_step(queue, node, up))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from headrace_broker.model.definition import Node
-from headrace_broker.model.shard import node_name
+from headrace_broker.model.shard import node_name, shard_number
 
 
 class Place(NamedTuple):
@@ -16,6 +16,7 @@ class Place(NamedTuple):
     zone: str = ""
     host: str = ""  # of its address
     node: str = ""  # name of the node whose process it is, "" where each is one of its own
+    shard: int = 0  # number of the process in that node
 
 
 NO_PLACES: Final[Mapping[int, Place]] = MappingProxyType({})  # where no node has said its place
@@ -32,8 +33,8 @@ def place(
     """Choose different nodes for the replicas of a queue.
 
     The preferred node comes first. Each further one is of those whose zones have the fewest of the
-    chosen nodes, and among them of those whose hosts have; of these, the one with the fewest
-    replicas, ties by id. No two are processes of one node.
+    chosen nodes, and among them of those whose hosts have; of these, the one with the least `load`.
+    No two are processes of one node.
 
     Args:
         replicas: numbers of replicas by id, of each known node.
@@ -54,8 +55,7 @@ def place(
                 each in drained,
                 each != preferred,
                 shares(each, chosen, places),
-                replicas[each],
-                each,
+                load(each, replicas, chosen, places),
             ),
         )
         chosen.append(node)
@@ -75,7 +75,10 @@ def places_of(nodes: Iterable[Node], hosts: bool = True) -> dict[int, Place]:
     """Return the places of nodes by id, by their zones alone without `hosts`."""
     if not hosts:
         return {node.id: Place(node.zone) for node in nodes}
-    return {node.id: Place(node.zone, _host(node), node_name(node.name)) for node in nodes}
+    return {
+        node.id: Place(node.zone, _host(node), node_name(node.name), shard_number(node.name))
+        for node in nodes
+    }
 
 
 def _host(node: Node) -> str:
@@ -84,9 +87,24 @@ def _host(node: Node) -> str:
 
 def shares(node: int, others: Iterable[int], places: Mapping[int, Place]) -> tuple[int, int]:
     """Return how many of the other nodes are in the zone of a node, and how many on its host."""
-    zone, host, _ = places.get(node, _NOWHERE)
+    own = places.get(node, _NOWHERE)
     found = [places.get(other, _NOWHERE) for other in others]
-    return sum(each.zone == zone for each in found), sum(each.host == host for each in found)
+    in_zone = sum(each.zone == own.zone for each in found)
+    return in_zone, sum(each.host == own.host for each in found)
+
+
+def load(
+    node: int, replicas: Mapping[int, int], others: Sequence[int], places: Mapping[int, Place]
+) -> tuple[int, bool, int]:
+    """Return by how many replicas a node is loaded, for a queue with replicas on others as well.
+
+    A process is preferred that has the number of the first one's in its own node, unless it has a
+    third more than another: shards of one number then replicate to each other alone, in batches
+    that are as large as those of nodes with one process. Ties by id.
+    """
+    shard = places.get(node, _NOWHERE).shard
+    aligned = not others or shard == places.get(others[0], _NOWHERE).shard
+    return replicas[node] * (3 if aligned else 4), not aligned, node
 
 
 def lead_by_fewest(

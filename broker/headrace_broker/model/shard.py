@@ -52,6 +52,11 @@ def node_name(name: str) -> str:
     return name.partition(_MARK)[0]
 
 
+def shard_number(name: str) -> int:
+    """Return the number of a process in its node by its name, 0 for the first one."""
+    return int(name.partition(_MARK)[2] or 0)
+
+
 def is_further(node: Node) -> bool:
     """Return whether a member of the cluster is another process than the first of its node."""
     return _MARK in node.name

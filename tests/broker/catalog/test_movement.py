@@ -114,6 +114,14 @@ def test_no_step_gives_two_processes_of_a_node_a_replica() -> None:
     assert grow([queue], 4, places=places)[0].add == (4,)
 
 
+def test_replica_moves_to_the_process_with_the_number_of_the_others() -> None:
+    ids = [node + 64 * shard for node in (1, 2, 3, 4) for shard in (0, 1)]
+    places = {each: Place("", "x", f"n{each % 64}", each // 64) for each in ids}
+    [queue] = queues_of((65, 66, 67))
+    [step] = shrink([queue], 66, ids, {4: 9, 68: 10}, places)
+    assert (step.add, step.remove) == ((68,), (66,))
+
+
 def test_replica_that_no_spare_can_take_is_given_up() -> None:
     steps = shrink(queues_of((1, 2, 3)), 1, (1, 2, 3), {2: 1, 3: 1})
     assert [(step.add, step.remove) for step in steps] == [((), (1,))]

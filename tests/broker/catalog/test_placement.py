@@ -14,7 +14,7 @@ from headrace_broker.catalog.version import ZONES
 from headrace_broker.model.definition import Node
 
 COUNTS = st.dictionaries(st.integers(1, 9), st.integers(0, 5), min_size=1)
-PLACES = st.builds(Place, st.sampled_from("ab"), st.sampled_from("xyz"))
+PLACES = st.tuples(st.sampled_from("ab"), st.sampled_from("xyz")).map(lambda each: Place(*each))
 
 
 def in_zones(zones: dict[int, str]) -> dict[int, Place]:
@@ -107,6 +107,17 @@ def test_processes_of_one_node_get_one_replica() -> None:
     assert place({1: 0, 65: 0}, 65, 3, (), places) == (65,)
     unnamed = {node: Place("", "x") for node in counts}
     assert place(counts, 0, 3, (), unnamed) == (65, 1, 66), "older semantics know no processes"
+
+
+def test_processes_of_one_number_are_preferred_unless_they_have_a_third_more() -> None:
+    ids = [node + 64 * shard for node in (1, 2, 3) for shard in (0, 1)]
+    places = {each: Place("", "x", f"n{each % 64}", each // 64) for each in ids}
+    counts = dict.fromkeys(ids, 0)
+    assert place(counts, 65, 3, (), places) == (65, 66, 67)
+    assert place(counts, 0, 3, (), places) == (1, 2, 3)
+    counts |= {66: 12, 2: 9, 67: 13, 3: 9}
+    assert place(counts, 65, 3, (), places) == (65, 66, 3), "13 is more than 9 and a third"
+    assert place(counts, 65, 3, (66,), places) == (65, 2, 3), "a drained one is taken last"
 
 
 def test_a_queue_of_a_cluster_with_processes_is_on_different_nodes(driver: Any) -> None:
