@@ -32,14 +32,7 @@ from headrace_broker.model.flow_status import QueueFlow
 from headrace_broker.model.limits import LISTING_ROWS_MAX
 from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
 from headrace_broker.model.stats import StatsRow
-from headrace_broker.model.status import (
-    LeaseGroupStatus,
-    LocalTotals,
-    MessageCounters,
-    ObjectTotals,
-    Overview,
-    QueueStatus,
-)
+from headrace_broker.model.status import LeaseGroupStatus, Overview, QueueStatus
 from headrace_broker.runtime.administration.log_level import LogLevels
 from headrace_broker.runtime.alarm.alarms import AlarmStatus
 from headrace_broker.runtime.clients.client_list import ClientListing
@@ -379,12 +372,6 @@ class FakeNode:
 
     def overview(self) -> Overview:
         return Overview("test", "n1", "n1", ())
-
-    def counters(self) -> MessageCounters:
-        return MessageCounters()
-
-    def totals(self) -> LocalTotals:
-        return LocalTotals(ObjectTotals(), 0, 0)
 
     def queues(self) -> list[QueueStatus]:
         return [self._status(queue) for queue in self.catalog.queues()]

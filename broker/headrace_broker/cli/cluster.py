@@ -126,9 +126,8 @@ def status_table(local: LocalCluster) -> Table:
                 reasons.append(f"{node.name}: {reason}")
             leads = overview is not None and overview["leader"] == node.name
             state = "not ready" if reason else "leader" if leads else "ready"
-            messages = (
-                str(overview["local"]["queue_totals"]["messages"]) if overview is not None else "?"
-            )
+            held = overview["local"] if overview is not None else None
+            messages = str(held["queue_totals"]["messages"]) if held is not None else "?"
         pid = str(record.pid) if record is not None else ""
         table.add_row(node.name, pid, node.amqp, node.http, node.grpc, messages, state)
     table.caption = "\n".join(reasons) or None

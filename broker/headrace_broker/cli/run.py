@@ -109,20 +109,18 @@ def overviews(local: LocalCluster) -> list[dict[str, Any]]:
 def live_line(answers: list[dict[str, Any]], count: int) -> str:
     """Sum up the answers to GET /api/overview in a cluster of `count` nodes."""
     leaders = sorted({answer["leader"] for answer in answers if answer["leader"]})
-    stats = [answer["local"]["message_stats"] for answer in answers]
+    local = [answer["local"] for answer in answers]
+    heading = [f"nodes {len(answers)}/{count}", f"leader {'/'.join(leaders) or 'none'}"]
+    if None in local:
+        return " | ".join([*heading, "a shard does not tell its messages"])
+    stats = [each["message_stats"] for each in local]
     rates = [
         f"{name} {sum(stat[f'{name}_details']['rate'] for stat in stats):,.0f}/s"
         for name in RATE_NAMES
     ]
-    totals = [answer["local"]["queue_totals"] for answer in answers]
+    totals = [each["queue_totals"] for each in local]
     ready = sum(total["messages_ready"] for total in totals)
     unacknowledged = sum(total["messages_unacknowledged"] for total in totals)
     depth = sum(total["messages"] for total in totals)
-    return " | ".join(
-        [
-            f"nodes {len(answers)}/{count}",
-            f"leader {'/'.join(leaders) or 'none'}",
-            *rates,
-            f"depth {depth:,} ({ready:,} ready, {unacknowledged:,} unacked)",
-        ]
-    )
+    depths = f"depth {depth:,} ({ready:,} ready, {unacknowledged:,} unacked)"
+    return " | ".join([*heading, *rates, depths])

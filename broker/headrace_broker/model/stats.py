@@ -99,6 +99,7 @@ class NodeStats(msgspec.Struct, frozen=True, tag="node"):
     logins: dict[str, tuple[int, int]] = {}  # by protocol: succeeded and failed ones
     messages_later: int = 0  # older nodes do not tell
     quarantined: tuple[DamageStatus, ...] = ()  # damaged replicas; older nodes do not tell
+    messages_dlx: int = 0  # of `messages_later`, the dead letters; older nodes do not tell
 
 
 StatsRow = QueueStats | NodeStats | VhostStats | ExchangeStats

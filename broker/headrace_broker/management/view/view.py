@@ -441,7 +441,7 @@ class ObjectsView(TypedDict):
 
 
 class LocalView(TypedDict):
-    """Figures of the answering node alone."""
+    """Figures of the answering node alone, over its processes."""
 
     object_totals: ObjectsView
     queue_totals: dict[str, int]
@@ -463,7 +463,7 @@ OverviewView = _view(
         "nodes": list[dict[str, Any]],
         "statistics_db_event_queue": int,
         "object_totals": ObjectsView,
-        "local": LocalView,
+        "local": LocalView | None,
         "queue_totals": LengthsView,
         "message_stats": TotalStatsView,
         "churn_rates": ChurnView,

@@ -9,8 +9,6 @@ from headrace_broker.model.definition import QUEUE_QUORUM, Policy, Queue
 from headrace_broker.model.flow_parameter import PARAMETERS
 from headrace_broker.model.shard import SHARD_IDS, node_name, shard_name
 from headrace_broker.model.status import (
-    LocalTotals,
-    MessageCounters,
     NodeStatus,
     Overview,
     QueueStatus,
@@ -22,7 +20,6 @@ from headrace_broker.runtime.alarm.alarms import AlarmStatus
 from headrace_broker.runtime.cluster.node_directory import version_problem
 from headrace_broker.runtime.inspect.counts import watermark_of
 from headrace_broker.runtime.intake.flow_settings import Setting
-from headrace_broker.runtime.metrics.local_totals import local_totals, message_counters
 from headrace_broker.runtime.node.node import BrokerNode
 from headrace_broker.runtime.node.parts import why_leaderless
 from headrace_broker.runtime.replica.head_timestamp import HeadTimestamps
@@ -104,14 +101,6 @@ class NodeStatusSource:
             leader=self._name(node.raft.leader(CATALOG_GROUP)),
             nodes=self._nodes(),
         )
-
-    def counters(self) -> MessageCounters:
-        """Return what went through this node's connections."""
-        return message_counters(self._node.hosting.traffic)
-
-    def totals(self) -> LocalTotals:
-        """Return this node's sums, for which it looks at each queue that it leads."""
-        return local_totals(self._node)
 
     def queues(self) -> list[QueueStatus]:
         """Return all queues of the cluster."""

@@ -153,6 +153,7 @@ class StatsBook:
             messages_ready=totals.messages_ready,
             messages_unacknowledged=totals.messages_unacknowledged,
             messages_later=totals.messages_delayed + totals.messages_dlx,
+            messages_dlx=totals.messages_dlx,
             fd_total=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             sockets_total=CONNECTIONS_MAX,
             run_queue=_run_queue(),

@@ -1,13 +1,14 @@
-"""Messages per second through the whole cluster, out of what nodes have counted at each look."""
+"""Messages per second through nodes, out of what they have counted at each look."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
 
+from headrace_broker.model.stats import NODE_FIGURES, NodeStats
 from headrace_broker.model.status import MessageCounters
 
 LOOKS_MAX: Final = 4  # the rate is the mean between the first and the last of these
@@ -15,6 +16,8 @@ SECONDS_MIN: Final = 0.8  # between these; over less a rate says little
 SECONDS_MAX: Final = 30.0  # after which a look says nothing of the present
 
 NAMES: Final = tuple(field.name for field in msgspec.structs.fields(MessageCounters))
+
+_SAMPLED: Final = {name: "deliver_get" if name == "deliver" else name for name in NAMES}
 
 
 class _Look(NamedTuple):
@@ -27,6 +30,11 @@ class Pace:
 
     def __init__(self) -> None:
         self._looks: deque[_Look] = deque(maxlen=LOOKS_MAX)
+
+    def rates(self, now: float, nodes: Collection[NodeStats]) -> dict[str, float]:
+        """Return `poll` of nodes' counters; after a long pause the rates of their samples."""
+        found = self.poll(now, {node.name: node.counters for node in nodes})
+        return found if found is not None else _sampled_rates(nodes)
 
     def poll(self, now: float, counters: Mapping[str, MessageCounters]) -> dict[str, float] | None:
         """Return the sum of rates by counter at `now`, monotonic seconds; None after a long pause.
@@ -55,3 +63,17 @@ def _sum(name: str, known: Iterable[tuple[MessageCounters, MessageCounters]]) ->
         grown = int(getattr(after, name)) - int(getattr(before, name))
         total += grown if grown >= 0 else int(getattr(after, name))
     return total
+
+
+def _sampled_rates(nodes: Iterable[NodeStats]) -> dict[str, float]:
+    """Return messages per second between the last two samples that nodes have taken."""
+    rates = dict.fromkeys(_SAMPLED, 0.0)
+    for node in nodes:
+        samples = sorted(node.last)
+        if len(samples) < 2:
+            continue
+        (before, *_), (after, *_) = samples[-2:]
+        for name, figure in _SAMPLED.items():
+            at = NODE_FIGURES.index(figure) + 1
+            rates[name] += 1000 * (samples[-1][at] - samples[-2][at]) / max(after - before, 1)
+    return {name: round(rate, 1) for name, rate in rates.items()}
