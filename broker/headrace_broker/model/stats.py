@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace_broker.model.status import DamageStatus, MessageCounters, ObjectTotals
+from headrace_broker.model.status import (
+    DamageStatus,
+    MessageCounters,
+    ObjectTotals,
+    QueueCounts,
+    ReplicaStatus,
+)
 
 # Messages that become available later, and dead letters that are kept. It comes last everywhere,
 # for nodes of older releases do not tell it.
@@ -40,6 +46,9 @@ class QueueStats(msgspec.Struct, frozen=True, tag="queue"):
     group: int
     last: Samples = []  # its figures (QUEUE_FIGURES) at the last two samples
     samples: Samples = []  # over the time that was asked for
+    leader: str = ""  # name of the node, as the next two where they are wanted
+    counts: QueueCounts | None = None  # what is in it now; older nodes do not tell
+    replicas: tuple[ReplicaStatus, ...] = ()  # members of its log; none if kept in memory
 
 
 class VhostStats(msgspec.Struct, frozen=True, tag="vhost"):

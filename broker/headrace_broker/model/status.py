@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -130,6 +130,47 @@ class QueueStatus(msgspec.Struct, frozen=True):
         later = (self.messages_delayed or 0) + (self.messages_dlx or 0)
         return self.messages_ready + self.messages_unacknowledged + later
 
+    def counted(self, counts: QueueCounts) -> QueueStatus:
+        """Return the queue with this content."""
+        return msgspec.structs.replace(
+            self,
+            has_counts=True,
+            messages_ready=counts.ready,
+            messages_unacknowledged=counts.unsettled,
+            messages_delayed=counts.delayed,
+            messages_dlx=counts.dead,
+            consumers=counts.consumers,
+            oldest_ms=counts.oldest_ms,
+            watermark=counts.watermark,
+            archived=counts.archived,
+            archived_bytes=counts.archived_bytes,
+        )
+
+
+class QueueCounts(NamedTuple):
+    """Ready messages, unsettled messages and attached consumers of a queue."""
+
+    ready: int
+    unsettled: int
+    consumers: int
+    oldest_ms: int = 0  # Unix time at which the oldest ready message arrived, 0 without one
+    watermark: WatermarkStatus = WatermarkStatus()  # whether it holds too much
+    leased: int = 0  # those of the unsettled ones that groups hold
+    archived: int = 0  # settled messages that are kept
+    archived_bytes: int = 0  # of their bodies
+    delayed: int = 0  # messages that become available later
+    dead: int = 0  # dead letters that are kept until they have arrived
+
+    @property
+    def held(self) -> int:
+        """Messages that have not left for good."""
+        return self.ready + self.unsettled + self.delayed + self.dead
+
+    @property
+    def is_empty(self) -> bool:
+        """True if a delete with `if-empty` passes; unsettled messages do not count in RabbitMQ."""
+        return self.held == self.unsettled
+
 
 class LedQueue(msgspec.Struct, frozen=True):
     """A queue that the answering node leads."""
@@ -163,23 +204,6 @@ class MemberStatus(msgspec.Struct, frozen=True):
     match: int  # highest log position known to be on its disk
     lag: int  # entries of the log that it lacks
     fetching: bool  # it needs the leader's snapshot first
-
-
-class LocalTotals(msgspec.Struct, frozen=True):
-    """Sums of one node.
-
-    Messages are those in queues that it leads, so that a sum over all nodes is right.
-
-    Attributes:
-        messages_delayed: that become available later.
-        messages_dlx: dead letters that are kept until they have arrived.
-    """
-
-    objects: ObjectTotals
-    messages_ready: int
-    messages_unacknowledged: int
-    messages_delayed: int = 0
-    messages_dlx: int = 0
 
 
 class Overview(msgspec.Struct, frozen=True):

@@ -21,11 +21,11 @@ from headrace_broker.model.status import (
     NodeStatus,
     ObjectTotals,
     Overview,
+    QueueCounts,
     QueueStatus,
     ReplicaStatus,
 )
 from headrace_broker.runtime.contract.clock import Clock
-from headrace_broker.runtime.inspect.counts import QueueCounts
 from headrace_broker.runtime.metrics.requests import HttpMeter
 from headrace_broker.runtime.security.authenticator import Verdict
 from headrace_broker.runtime.security.basic_credentials import parse_basic
@@ -115,7 +115,9 @@ def administration(damages: tuple[DamageStatus, ...] = ()) -> Any:
             return {}
 
     class Stats:
-        async def ask(self, question: Any) -> tuple[list[Any], tuple[str, ...]]:
+        async def ask(
+            self, question: Any, seconds: float = 9.0
+        ) -> tuple[list[Any], tuple[str, ...]]:
             moved = MessageCounters(publish=7, confirm=6, deliver=5, redeliver=1, ack=4)
             totals = ObjectTotals(1, 2, 3, 4, 5), moved
             own = NodeStats(1, "n1", "1", 0, 1, 1, *totals, (), [], [], 10, 2, quarantined=damages)

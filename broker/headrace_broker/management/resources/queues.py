@@ -87,29 +87,35 @@ class QueueEndpoints(Endpoints):
     async def _known(self, queues: Sequence[Queue], ages: Ages) -> list[Known]:
         """Return the facts about queues, without those that are gone meanwhile."""
         flows = asyncio.ensure_future(self._flows())
-        stats = asyncio.ensure_future(self._stats(queues, ages))
         found: list[QueueStatus] = []
+        away: list[int] = []
         for at, queue in enumerate(queues, 1):
             status = self._source.queue(queue.vhost, queue.name)
             if status is not None:
                 found.append(status)
+                if not status.has_counts:
+                    away.append(queue.group)
             if at % LISTING_TURN_ROWS == 0:
                 await asyncio.sleep(0)
-        every = self._with_flow(await self._counted(found), await flows)
-        figures = await stats
+        figures = await self._stats(queues, ages, away)
+        told = [_told(status, figures.get((status.vhost, status.name))) for status in found]
+        every = self._with_flow(await self._counted(told), await flows)
         return [(status, figures.get((status.vhost, status.name))) for status in every]
 
     async def _stats(
-        self, queues: Sequence[Queue], ages: Ages
+        self, queues: Sequence[Queue], ages: Ages, current: Sequence[int]
     ) -> dict[tuple[str, str], QueueStats]:
-        """Return the figures of queues over time, as far as their leaders answer."""
+        """Return the figures of queues over time, as far as their leaders answer.
+
+        Args:
+            queues: all of them.
+            ages: of samples.
+            current: groups of those that have no replica here; their leaders tell all of them.
+        """
         groups = [queue.group for queue in queues]
-        question = ages.question(groups=groups if len(groups) <= PAGE_ROWS_MAX else None)
-        try:
-            async with asyncio.timeout(FLOWS_SECONDS_MAX):
-                rows, _ = await self._node.stats.ask(question)
-        except TimeoutError:
-            return {}
+        wanted = groups if len(groups) <= PAGE_ROWS_MAX else None
+        question = ages.question(groups=wanted, current=current)
+        rows, _ = await self._node.stats.ask(question, FLOWS_SECONDS_MAX)
         names = {queue.group: (queue.vhost, queue.name) for queue in queues}
         return {
             names[row.group]: row
@@ -136,7 +142,7 @@ class QueueEndpoints(Endpoints):
         return found
 
     async def _counted(self, queues: Sequence[QueueStatus]) -> list[QueueStatus]:
-        """Ask the leaders of queues without a replica here who they are, and for the counts."""
+        """Ask for the leaders and counts of queues of which no node has told."""
         slots = asyncio.Semaphore(COUNTS_AT_ONCE)
 
         async def count(status: QueueStatus) -> QueueStatus:
@@ -154,20 +160,7 @@ class QueueEndpoints(Endpoints):
 
     async def _count(self, status: QueueStatus, queue: Queue) -> QueueStatus:
         counts, leader = await self._node.led_counts(queue)
-        return msgspec.structs.replace(
-            status,
-            leader=leader or status.leader,
-            has_counts=True,
-            messages_ready=counts.ready,
-            messages_unacknowledged=counts.unsettled,
-            messages_delayed=counts.delayed,
-            messages_dlx=counts.dead,
-            consumers=counts.consumers,
-            oldest_ms=counts.oldest_ms,
-            watermark=counts.watermark,
-            archived=counts.archived,
-            archived_bytes=counts.archived_bytes,
-        )
+        return msgspec.structs.replace(status, leader=leader or status.leader).counted(counts)
 
     @got("/api/queues/{vhost}/{queue}", "A queue.", QueueView, query=(*AGES, *COLUMNS))
     async def _get(self, request: web.Request) -> web.Response:
@@ -176,6 +169,9 @@ class QueueEndpoints(Endpoints):
         if status is None:
             raise not_found(f"queue '{queue.name}' in vhost '{queue.vhost}'")
         ages = asked_ages(request)
+        away = [] if status.has_counts else [queue.group]
+        stats = (await self._stats([queue], ages, away)).get((queue.vhost, queue.name))
+        status = _told(status, stats)
         # Without an answer there is only what the replica here says, if there is one.
         with contextlib.suppress(AmqpError, TimeoutError):
             async with asyncio.timeout(COUNTS_SECONDS_MAX):
@@ -183,7 +179,6 @@ class QueueEndpoints(Endpoints):
                 status = msgspec.structs.replace(
                     status, flow=await self._node.flow_report.queue(queue)
                 )
-        stats = (await self._stats([queue], ages)).get((queue.vhost, queue.name))
         body = _rendered((status, stats), ages, int(self._node.clock.queue_ms()))
         return json_answer(chosen(body, columns(request)))
 
@@ -237,6 +232,14 @@ class QueueEndpoints(Endpoints):
         queue = await self._known_queue(vhost, name)
         check_not_exclusive(queue)
         return queue
+
+
+def _told(status: QueueStatus, stats: QueueStats | None) -> QueueStatus:
+    """Return the state of a queue by its leader where it tells that."""
+    if stats is None or stats.counts is None:
+        return status
+    led = msgspec.structs.replace(status, leader=stats.leader, replicas=stats.replicas)
+    return led.counted(stats.counts)
 
 
 def _rendered(known: Known, ages: Ages, now_ms: int) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from headrace_broker.management.view.figures import rate
 from headrace_broker.model.stats import NODE_FIGURES, NodeStats
 from headrace_broker.model.status import MessageCounters
 
@@ -17,7 +18,7 @@ SECONDS_MAX: Final = 30.0  # after which a look says nothing of the present
 
 NAMES: Final = tuple(field.name for field in msgspec.structs.fields(MessageCounters))
 
-_SAMPLED: Final = {name: "deliver_get" if name == "deliver" else name for name in NAMES}
+_SAMPLED: Final = {"deliver": "deliver_get"}  # figures that have other names
 
 
 class _Look(NamedTuple):
@@ -34,7 +35,11 @@ class Pace:
     def rates(self, now: float, nodes: Collection[NodeStats]) -> dict[str, float]:
         """Return `poll` of nodes' counters; after a long pause the rates of their samples."""
         found = self.poll(now, {node.name: node.counters for node in nodes})
-        return found if found is not None else _sampled_rates(nodes)
+        if found is not None:
+            return found
+        at = {name: NODE_FIGURES.index(_SAMPLED.get(name, name)) for name in NAMES}
+        lasts = [sorted(node.last) for node in nodes]
+        return {name: round(sum(rate(last, at[name]) for last in lasts), 1) for name in NAMES}
 
     def poll(self, now: float, counters: Mapping[str, MessageCounters]) -> dict[str, float] | None:
         """Return the sum of rates by counter at `now`, monotonic seconds; None after a long pause.
@@ -63,17 +68,3 @@ def _sum(name: str, known: Iterable[tuple[MessageCounters, MessageCounters]]) ->
         grown = int(getattr(after, name)) - int(getattr(before, name))
         total += grown if grown >= 0 else int(getattr(after, name))
     return total
-
-
-def _sampled_rates(nodes: Iterable[NodeStats]) -> dict[str, float]:
-    """Return messages per second between the last two samples that nodes have taken."""
-    rates = dict.fromkeys(_SAMPLED, 0.0)
-    for node in nodes:
-        samples = sorted(node.last)
-        if len(samples) < 2:
-            continue
-        (before, *_), (after, *_) = samples[-2:]
-        for name, figure in _SAMPLED.items():
-            at = NODE_FIGURES.index(figure) + 1
-            rates[name] += 1000 * (samples[-1][at] - samples[-2][at]) / max(after - before, 1)
-    return {name: round(rate, 1) for name, rate in rates.items()}

@@ -2,37 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from headrace_broker.model.definition import Queue
-from headrace_broker.model.status import WatermarkStatus
+from headrace_broker.model.status import QueueCounts, WatermarkStatus
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.rpc.leader import LeaderQuestion, Leaders
-
-
-class QueueCounts(NamedTuple):
-    """Ready messages, unsettled messages and attached consumers of a queue."""
-
-    ready: int
-    unsettled: int
-    consumers: int
-    oldest_ms: int = 0  # Unix time at which the oldest ready message arrived, 0 without one
-    watermark: WatermarkStatus = WatermarkStatus()  # whether it holds too much
-    leased: int = 0  # those of the unsettled ones that groups hold
-    archived: int = 0  # settled messages that are kept
-    archived_bytes: int = 0  # of their bodies
-    delayed: int = 0  # messages that become available later
-    dead: int = 0  # dead letters that are kept until they have arrived
-
-    @property
-    def held(self) -> int:
-        """Messages that have not left for good."""
-        return self.ready + self.unsettled + self.delayed + self.dead
-
-    @property
-    def is_empty(self) -> bool:
-        """True if a delete with `if-empty` passes; unsettled messages do not count in RabbitMQ."""
-        return self.held == self.unsettled
 
 
 def counts_of(host: QueueHost) -> QueueCounts:

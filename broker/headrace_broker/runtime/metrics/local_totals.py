@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace_broker.model.status import LocalTotals, MessageCounters, ObjectTotals
+from headrace_broker.model.status import MessageCounters, ObjectTotals, QueueCounts
 from headrace_broker.runtime.contract.traffic import Traffic
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ def message_counters(traffic: Traffic) -> MessageCounters:
     )
 
 
-def local_totals(node: BrokerNode) -> LocalTotals:
-    """Return the sums of a node.
+def local_totals(node: BrokerNode) -> tuple[ObjectTotals, QueueCounts]:
+    """Return what a node has, and what is in the queues that it leads.
 
     It looks at each queue that the node leads: for requests that want these figures, and no others.
     """
@@ -38,16 +38,11 @@ def local_totals(node: BrokerNode) -> LocalTotals:
             delayed += int(machine.delayed_count)
             dead += int(machine.dead_count)
     catalog = node.catalog.catalog
-    return LocalTotals(
-        objects=ObjectTotals(
-            connections=len(connections),
-            channels=sum(connection.channels for connection in connections),
-            consumers=consumers,
-            exchanges=len(catalog.exchanges()),
-            queues=len(catalog.queues()),
-        ),
-        messages_ready=ready,
-        messages_unacknowledged=unsettled,
-        messages_delayed=delayed,
-        messages_dlx=dead,
+    objects = ObjectTotals(
+        connections=len(connections),
+        channels=sum(connection.channels for connection in connections),
+        consumers=consumers,
+        exchanges=len(catalog.exchanges()),
+        queues=len(catalog.queues()),
     )
+    return objects, QueueCounts(ready, unsettled, consumers, delayed=delayed, dead=dead)
