@@ -78,11 +78,7 @@ class Listener(msgspec.Struct, frozen=True):
 
 
 class NodeStats(msgspec.Struct, frozen=True, tag="node"):
-    """A node.
-
-    Attributes:
-        messages_later: likewise those that become available later, and dead letters that are kept.
-    """
+    """A node."""
 
     id: int  # as in the configuration
     name: str
@@ -106,7 +102,7 @@ class NodeStats(msgspec.Struct, frozen=True, tag="node"):
     context_switches: int = 0
     data_dir: str = ""
     logins: dict[str, tuple[int, int]] = {}  # by protocol: succeeded and failed ones
-    messages_later: int = 0  # older nodes do not tell
+    messages_later: int = 0  # likewise, as LATER; older nodes do not tell
     quarantined: tuple[DamageStatus, ...] = ()  # damaged replicas; older nodes do not tell
     messages_dlx: int = 0  # of `messages_later`, the dead letters; older nodes do not tell
 

@@ -138,8 +138,7 @@ def queues(
         flow = flows.get((vhost, name))
         row = render_listed(msgspec.structs.replace(known, flow=flow), now_ms)
         values[key_of(vhost, name)] = _queue_row(row, flow)
-    values[MORE] = {"shown": len(values), "total": len(fits), "missing": list(found.missing)}
-    return values
+    return _with_more(values, len(fits), found.missing)
 
 
 def queue(
@@ -169,12 +168,7 @@ def connections(found: Listing, wanted: str, who: Caller, view: CatalogView) -> 
     ]
     seen.sort(key=blocked_rank, reverse=True)
     values: Values = {row.id: _connection(row, who, view) for row in seen[:PAGE_TABLE_ROWS_MAX]}
-    values[MORE] = {
-        "shown": len(values),
-        "total": len(seen) + found.left_out,
-        "missing": list(found.missing),
-    }
-    return values
+    return _with_more(values, len(seen) + found.left_out, found.missing)
 
 
 def explained(found: Explanation, view: CatalogView) -> Values:
@@ -196,12 +190,11 @@ def channels(found: ClientListing, wanted: str, who: Caller, view: CatalogView) 
     for row in seen[:PAGE_TABLE_ROWS_MAX]:
         rendered = render_channel(row, view)
         values[rendered["id"]] = rendered
-    values[MORE] = {
-        "shown": len(values),
-        "total": len(seen) + found.left_out,
-        "missing": list(found.missing),
-    }
-    return values
+    return _with_more(values, len(seen) + found.left_out, found.missing)
+
+
+def _with_more(values: Values, total: int, missing: Sequence[str]) -> Values:
+    return values | {MORE: {"shown": len(values), "total": total, "missing": list(missing)}}
 
 
 def graph(

@@ -87,25 +87,28 @@ class QueueEndpoints(Endpoints):
     async def _known(self, queues: Sequence[Queue], ages: Ages) -> list[Known]:
         """Return the facts about queues, without those that are gone meanwhile."""
         flows = asyncio.ensure_future(self._flows())
-        found: list[QueueStatus] = []
-        away: list[int] = []
+        found: list[tuple[Queue, QueueStatus]] = []
         for at, queue in enumerate(queues, 1):
             status = self._source.queue(queue.vhost, queue.name)
             if status is not None:
-                found.append(status)
-                if not status.has_counts:
-                    away.append(queue.group)
+                found.append((queue, status))
             if at % LISTING_TURN_ROWS == 0:
                 await asyncio.sleep(0)
-        figures = await self._stats(queues, ages, away)
-        told = [_told(status, figures.get((status.vhost, status.name))) for status in found]
-        every = self._with_flow(await self._counted(told), await flows)
-        return [(status, figures.get((status.vhost, status.name))) for status in every]
+        away = [queue.group for queue, status in found if not status.has_counts]
+        stats = await self._stats(queues, ages, away)
+        counted = await self._counted(
+            [(queue, _told(status, stats.get(queue.group))) for queue, status in found]
+        )
+        moving = await flows
+        return [
+            (_with_flow(status, moving.get(queue.group)), stats.get(queue.group))
+            for queue, status in counted
+        ]
 
     async def _stats(
         self, queues: Sequence[Queue], ages: Ages, current: Sequence[int]
-    ) -> dict[tuple[str, str], QueueStats]:
-        """Return the figures of queues over time, as far as their leaders answer.
+    ) -> dict[int, QueueStats]:
+        """Return the figures of queues over time by group, as far as their leaders answer.
 
         Args:
             queues: all of them.
@@ -116,12 +119,7 @@ class QueueEndpoints(Endpoints):
         wanted = groups if len(groups) <= PAGE_ROWS_MAX else None
         question = ages.question(groups=wanted, current=current)
         rows, _ = await self._node.stats.ask(question, FLOWS_SECONDS_MAX)
-        names = {queue.group: (queue.vhost, queue.name) for queue in queues}
-        return {
-            names[row.group]: row
-            for row in rows
-            if isinstance(row, QueueStats) and row.group in names
-        }
+        return {row.group: row for row in rows if isinstance(row, QueueStats)}
 
     async def _flows(self) -> dict[int, QueueFlow]:
         """Return the flow state of the queues in which something moves, if the nodes answer."""
@@ -131,32 +129,21 @@ class QueueEndpoints(Endpoints):
         except TimeoutError:
             return {}
 
-    def _with_flow(
-        self, queues: Sequence[QueueStatus], flows: dict[int, QueueFlow]
-    ) -> list[QueueStatus]:
-        found = []
-        for status in queues:
-            queue = self._node.view.queue(status.vhost, status.name)
-            flow = flows.get(queue.group) if queue is not None else None
-            found.append(msgspec.structs.replace(status, flow=flow) if flow is not None else status)
-        return found
-
-    async def _counted(self, queues: Sequence[QueueStatus]) -> list[QueueStatus]:
+    async def _counted(
+        self, queues: Sequence[tuple[Queue, QueueStatus]]
+    ) -> list[tuple[Queue, QueueStatus]]:
         """Ask for the leaders and counts of queues of which no node has told."""
         slots = asyncio.Semaphore(COUNTS_AT_ONCE)
 
-        async def count(status: QueueStatus) -> QueueStatus:
-            queue = self._node.view.queue(status.vhost, status.name)
-            if status.has_counts or queue is None:
-                return status
-            try:
-                async with slots, asyncio.timeout_at(deadline):
-                    return await self._count(status, queue)
-            except (AmqpError, TimeoutError):
-                return status
+        async def count(queue: Queue, status: QueueStatus) -> tuple[Queue, QueueStatus]:
+            if not status.has_counts:
+                with contextlib.suppress(AmqpError, TimeoutError):
+                    async with slots, asyncio.timeout_at(deadline):
+                        return queue, await self._count(status, queue)
+            return queue, status
 
         deadline = asyncio.get_running_loop().time() + COUNTS_SECONDS_MAX
-        return list(await asyncio.gather(*(count(status) for status in queues)))
+        return list(await asyncio.gather(*(count(*each) for each in queues)))
 
     async def _count(self, status: QueueStatus, queue: Queue) -> QueueStatus:
         counts, leader = await self._node.led_counts(queue)
@@ -170,15 +157,13 @@ class QueueEndpoints(Endpoints):
             raise not_found(f"queue '{queue.name}' in vhost '{queue.vhost}'")
         ages = asked_ages(request)
         away = [] if status.has_counts else [queue.group]
-        stats = (await self._stats([queue], ages, away)).get((queue.vhost, queue.name))
+        stats = (await self._stats([queue], ages, away)).get(queue.group)
         status = _told(status, stats)
         # Without an answer there is only what the replica here says, if there is one.
         with contextlib.suppress(AmqpError, TimeoutError):
             async with asyncio.timeout(COUNTS_SECONDS_MAX):
                 status = await self._count(status, queue)
-                status = msgspec.structs.replace(
-                    status, flow=await self._node.flow_report.queue(queue)
-                )
+                status = _with_flow(status, await self._node.flow_report.queue(queue))
         body = _rendered((status, stats), ages, int(self._node.clock.queue_ms()))
         return json_answer(chosen(body, columns(request)))
 
@@ -240,6 +225,10 @@ def _told(status: QueueStatus, stats: QueueStats | None) -> QueueStatus:
         return status
     led = msgspec.structs.replace(status, leader=stats.leader, replicas=stats.replicas)
     return led.counted(stats.counts)
+
+
+def _with_flow(status: QueueStatus, flow: QueueFlow | None) -> QueueStatus:
+    return msgspec.structs.replace(status, flow=flow) if flow is not None else status
 
 
 def _rendered(known: Known, ages: Ages, now_ms: int) -> dict[str, Any]:

@@ -19,13 +19,19 @@ from headrace_broker.flow.history import FINE_MS, History
 from headrace_broker.model import build_info
 from headrace_broker.model.limits import CONNECTIONS_MAX, DAMAGES_MAX, HISTORY_QUEUES_MAX
 from headrace_broker.model.stats import QUEUE_FIGURES, Listener, NodeStats, QueueStats, StatsRow
-from headrace_broker.model.status import DamageStatus, QueueCounts, ReplicaStatus
+from headrace_broker.model.status import (
+    DamageStatus,
+    MessageCounters,
+    ObjectTotals,
+    QueueCounts,
+    ReplicaStatus,
+)
 from headrace_broker.runtime.clients.churn import Churn
 from headrace_broker.runtime.clients.histories import Histories, samples
 from headrace_broker.runtime.clients.sample_turns import SampleTurns
+from headrace_broker.runtime.contract.traffic import Traffic
 from headrace_broker.runtime.hosting.replica_report import replica_rows
 from headrace_broker.runtime.inspect.counts import counts_of
-from headrace_broker.runtime.metrics.local_totals import local_totals, message_counters
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.rpc.correlator import ANSWER_SECONDS_MAX
 from headrace_broker.runtime.rpc.listing import Asked, ask_everywhere, serve_rows
@@ -274,3 +280,40 @@ def _what(group: int, view: CatalogView) -> str:
         return "the catalog"
     queue = view.queue_by_group(group)
     return f"group {group}" if queue is None else f"queue '{queue.name}' in vhost '{queue.vhost}'"
+
+
+def message_counters(traffic: Traffic) -> MessageCounters:
+    """Return what went through a node's connections."""
+    return MessageCounters(
+        publish=int(traffic.publish),
+        confirm=int(traffic.confirm),
+        deliver=int(traffic.deliver),
+        redeliver=int(traffic.redeliver),
+        ack=int(traffic.ack),
+    )
+
+
+def local_totals(node: BrokerNode) -> tuple[ObjectTotals, QueueCounts]:
+    """Return what a node has, and what is in the queues that it leads.
+
+    It looks at each queue that the node leads: for requests that want these figures, and no others.
+    """
+    connections = node.broker.connections.values()
+    consumers = ready = unsettled = delayed = dead = 0
+    for host in node.hosting.hosts.values():
+        if host.serving:
+            machine = host.machine
+            consumers += int(machine.consumer_count)
+            ready += int(machine.ready_count)
+            unsettled += int(machine.unsettled_count)
+            delayed += int(machine.delayed_count)
+            dead += int(machine.dead_count)
+    catalog = node.catalog.catalog
+    objects = ObjectTotals(
+        connections=len(connections),
+        channels=sum(connection.channels for connection in connections),
+        consumers=consumers,
+        exchanges=len(catalog.exchanges()),
+        queues=len(catalog.queues()),
+    )
+    return objects, QueueCounts(ready, unsettled, consumers, delayed=delayed, dead=dead)

@@ -81,20 +81,14 @@ class Replica(Protocol):
     leading: bool  # whether it leads the queue
 
 
-class Siblings(Protocol):
-    """The other processes of this node."""
-
-    def is_led(self, group: int) -> bool:
-        """Return whether one of them leads a queue."""
-
-
 @final
 class LedQueues(Locality):
     """The queues that this node's processes lead, for exchanges that deliver to no others."""
 
     def __init__(self, queues: dict[str, dict[str, Queue]], draw: Callable[[int], int]) -> None:
         self.hosts: Mapping[int, Replica] = {}  # replicas in this process by queue group
-        self.siblings: Siblings | None = None  # know what other processes of the node lead
+        # returns whether another process of the node leads a queue group
+        self.siblings_lead: Callable[[int], bool] = lambda group: False
         self._queues = queues  # those of the catalog, by vhost and name
         self._draw = draw  # returns a random number below its argument
 
@@ -102,9 +96,7 @@ class LedQueues(Locality):
         """Return whether this node leads a queue."""
         group = self._queues[vhost][queue].group
         host = self.hosts.get(group)
-        if host is not None and host.leading:
-            return True
-        return self.siblings is not None and self.siblings.is_led(group)
+        return (host is not None and host.leading) or self.siblings_lead(group)
 
     def draw(self, count: int) -> int:
         """Return a random number from 0 to `count` - 1."""

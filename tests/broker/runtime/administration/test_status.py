@@ -20,7 +20,7 @@ from headrace_broker.runtime.alarm.alarms import AlarmBoard
 from headrace_broker.runtime.cluster.cluster_clock import ClusterClock
 from headrace_broker.runtime.cluster.steady_clock import SteadyClock
 from headrace_broker.runtime.contract.traffic import Traffic
-from headrace_broker.runtime.metrics.local_totals import local_totals
+from headrace_broker.runtime.metrics.stats import local_totals
 from headrace_raftlog.model.membership import Membership
 
 NODES = tuple(Node(number, f"n{number}", f"h:{number}") for number in (1, 2, 3))

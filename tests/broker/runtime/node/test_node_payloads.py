@@ -101,10 +101,10 @@ def test_a_shard_learns_of_its_siblings_alone_what_they_lead(tmp_path: Path) -> 
             node.hosting.peer_changed(peer, True, 1)
             node.payloads.receive(peer, encode(Leading([group], [], True)))
         assert told == [65]
-        return node.router.led.siblings
+        return node.router.led.siblings_lead
 
-    siblings = asyncio.run(work())
-    assert [siblings.is_led(group) for group in (7, 8)] == [True, False]
+    siblings_lead = asyncio.run(work())
+    assert [siblings_lead(group) for group in (7, 8)] == [True, False]
 
 
 def test_every_kind_of_payload_has_a_tag_of_its_own(tmp_path: Path) -> None:

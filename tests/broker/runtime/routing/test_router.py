@@ -406,27 +406,17 @@ def test_local_random_exchange_draws_among_the_queues_led_here(followed: Followe
     assert set(drawn(followed, 50)) == {("q8",)}
 
 
-@dataclass
-class Siblings:
-    """Other processes of the node."""
-
-    led: set[int]
-
-    def is_led(self, group: int) -> bool:
-        return group in self.led
-
-
 def test_local_random_exchange_draws_among_the_queues_of_all_shards_of_the_node(
     followed: Followed,
 ) -> None:
     queues = local_random(followed, [f"q{number}" for number in range(9)])
     lead(followed, queues[:1])
-    siblings = Siblings({queues[4].group, queues[5].group})
-    followed.router.led.siblings = siblings
+    siblings = {queues[4].group, queues[5].group}
+    followed.router.led.siblings_lead = siblings.__contains__
     found = Counter(drawn(followed, 3_000))
     assert set(found) == {("q0",), ("q4",), ("q5",)}
     assert all(900 < times < 1_100 for times in found.values())
-    siblings.led.clear()
+    siblings.clear()
     assert set(drawn(followed, 50)) == {("q0",)}
 
 
