@@ -389,7 +389,7 @@ class FakeNode:
             queue.arguments,
             "n1",
             ("n1",),
-            has_counts=queue.name in self.here,
+            counts=QueueCounts(0, 0, 0) if queue.name in self.here else None,
         )
 
     def alarms(self) -> list[AlarmStatus]:

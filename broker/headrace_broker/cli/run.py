@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 
 from headrace_broker.cli.cluster import READY_S_MAX, data_option, size_options
-from headrace_broker.cli.local_cluster import ClusterError, LocalCluster
+from headrace_broker.cli.local_cluster import LocalCluster
 from headrace_broker.model import build_info
 
 REFRESH_S: Final = 1.0  # seconds between two looks at the nodes
@@ -52,19 +52,14 @@ def run(nodes: int, shards: int | None, base_port: int | None, data: Path) -> No
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, on_signal)
     console = Console(highlight=False, markup=False)
-    try:
-        local = LocalCluster(data, nodes, base_port or LocalCluster.port_of(data), shards or 0)
-        local.start()
-    except ClusterError as error:
-        raise click.ClickException(str(error)) from None
+    local = LocalCluster(data, nodes, base_port or LocalCluster.port_of(data), shards or 0)
+    local.start()
     try:
         console.print(f"starting {nodes} nodes, data in {local.data} ...")
         local.wait_ready(READY_S_MAX, stop)
         if not stop.is_set():
             console.print(describe(local), soft_wrap=True)
             watch(local, console, stop)
-    except ClusterError as error:
-        raise click.ClickException(str(error)) from None
     finally:
         console.print("stopping ...")
         killed = local.stop()

@@ -105,46 +105,15 @@ class QueueStatus(msgspec.Struct, frozen=True):
     arguments: dict[str, Any]
     leader: str  # name of the node that leads it, "" while there is none
     members: tuple[str, ...]  # names of the nodes that hold it
-    has_counts: bool = True  # whether this node holds a replica, so that counts are true
-    messages_ready: int = 0
-    messages_unacknowledged: int = 0
-    consumers: int = 0
+    counts: QueueCounts | None = None  # what is in it; None without a replica here
     replicas: tuple[ReplicaStatus, ...] = ()  # members of its log; none if kept in memory
     snapshot_index: int = 0  # log position up to which this replica is a snapshot
-    oldest_ms: int = 0  # Unix time at which the oldest ready message arrived, 0 without one
     head_timestamp: int = -1  # the property `timestamp` of the oldest ready message, -1 without
     policy: str = ""  # name of the policy that counts for it, "" for none
     operator_policy: str = ""  # likewise
     definition: dict[str, Any] = {}  # what both come to
     delivery_limit: int = -1  # failed deliveries that a message survives, negative for any number
-    watermark: WatermarkStatus = WatermarkStatus()  # as the counts
     flow: QueueFlow | None = None  # flow control by its leader, None where nothing moves in it
-    archived: int = 0  # settled messages that are kept
-    archived_bytes: int = 0  # of their bodies
-    messages_delayed: int | None = None  # that become available later; None if not told
-    messages_dlx: int | None = None  # dead letters that are kept until they have arrived, likewise
-
-    @property
-    def messages(self) -> int:
-        """All messages that it holds, as far as its leader tells."""
-        later = (self.messages_delayed or 0) + (self.messages_dlx or 0)
-        return self.messages_ready + self.messages_unacknowledged + later
-
-    def counted(self, counts: QueueCounts) -> QueueStatus:
-        """Return the queue with this content."""
-        return msgspec.structs.replace(
-            self,
-            has_counts=True,
-            messages_ready=counts.ready,
-            messages_unacknowledged=counts.unsettled,
-            messages_delayed=counts.delayed,
-            messages_dlx=counts.dead,
-            consumers=counts.consumers,
-            oldest_ms=counts.oldest_ms,
-            watermark=counts.watermark,
-            archived=counts.archived,
-            archived_bytes=counts.archived_bytes,
-        )
 
 
 class QueueCounts(NamedTuple):

@@ -79,10 +79,7 @@ class FakeNode:
                 {},
                 leader,
                 members,
-                has_counts,
-                4,
-                1,
-                2,
+                QueueCounts(4, 1, 2) if has_counts else None,
                 (ReplicaStatus("n1", "1", "voter"), ReplicaStatus("n2", "2.ab", "learner")),
                 17,
             )
@@ -240,7 +237,7 @@ def test_queues_come_by_name_and_counts_only_where_they_are_known() -> None:
     _, body, _ = fetch(FakeNode(), "/api/queues", GUEST)
     assert [queue["name"] for queue in body] == ["a", "b"]
     assert (body[0]["messages"], body[0]["consumers"], body[0]["state"]) == (5, 2, "running")
-    assert body[0]["messages_delayed"] is None  # its leader does not tell
+    assert (body[0]["messages_delayed"], body[0]["messages_dlx"]) == (0, 0)
     assert "messages" not in body[1]
     assert "replicas" not in body[1]
     assert body[0]["snapshot_index"] == 17

@@ -94,7 +94,7 @@ class QueueEndpoints(Endpoints):
                 found.append((queue, status))
             if at % LISTING_TURN_ROWS == 0:
                 await asyncio.sleep(0)
-        away = [queue.group for queue, status in found if not status.has_counts]
+        away = [queue.group for queue, status in found if status.counts is None]
         stats = await self._stats(queues, ages, away)
         counted = await self._counted(
             [(queue, _told(status, stats.get(queue.group))) for queue, status in found]
@@ -136,7 +136,7 @@ class QueueEndpoints(Endpoints):
         slots = asyncio.Semaphore(COUNTS_AT_ONCE)
 
         async def count(queue: Queue, status: QueueStatus) -> tuple[Queue, QueueStatus]:
-            if not status.has_counts:
+            if status.counts is None:
                 with contextlib.suppress(AmqpError, TimeoutError):
                     async with slots, asyncio.timeout_at(deadline):
                         return queue, await self._count(status, queue)
@@ -147,7 +147,7 @@ class QueueEndpoints(Endpoints):
 
     async def _count(self, status: QueueStatus, queue: Queue) -> QueueStatus:
         counts, leader = await self._node.led_counts(queue)
-        return msgspec.structs.replace(status, leader=leader or status.leader).counted(counts)
+        return msgspec.structs.replace(status, leader=leader or status.leader, counts=counts)
 
     @got("/api/queues/{vhost}/{queue}", "A queue.", QueueView, query=(*AGES, *COLUMNS))
     async def _get(self, request: web.Request) -> web.Response:
@@ -156,7 +156,7 @@ class QueueEndpoints(Endpoints):
         if status is None:
             raise not_found(f"queue '{queue.name}' in vhost '{queue.vhost}'")
         ages = asked_ages(request)
-        away = [] if status.has_counts else [queue.group]
+        away = [queue.group] if status.counts is None else []
         stats = (await self._stats([queue], ages, away)).get(queue.group)
         status = _told(status, stats)
         # Without an answer there is only what the replica here says, if there is one.
@@ -223,8 +223,9 @@ def _told(status: QueueStatus, stats: QueueStats | None) -> QueueStatus:
     """Return the state of a queue by its leader where it tells that."""
     if stats is None or stats.counts is None:
         return status
-    led = msgspec.structs.replace(status, leader=stats.leader, replicas=stats.replicas)
-    return led.counted(stats.counts)
+    return msgspec.structs.replace(
+        status, leader=stats.leader, counts=stats.counts, replicas=stats.replicas
+    )
 
 
 def _with_flow(status: QueueStatus, flow: QueueFlow | None) -> QueueStatus:

@@ -83,18 +83,18 @@ def render_queue(queue: QueueStatus, now_ms: int) -> dict[str, Any]:
     }
     if queue.kind == QUEUE_QUORUM:
         body["delivery_limit"] = queue.delivery_limit if queue.delivery_limit >= 0 else "unlimited"
-    if queue.has_counts:
-        mark = queue.watermark
+    if (counts := queue.counts) is not None:
+        mark = counts.watermark
         body |= {
-            "messages": queue.messages,
-            "messages_ready": queue.messages_ready,
-            "messages_unacknowledged": queue.messages_unacknowledged,
-            "messages_delayed": queue.messages_delayed,
-            "messages_dlx": queue.messages_dlx,
+            "messages": counts.held,
+            "messages_ready": counts.ready,
+            "messages_unacknowledged": counts.unsettled,
+            "messages_delayed": counts.delayed,
+            "messages_dlx": counts.dead,
             "message_bytes": mark.byte_count,
-            "consumers": queue.consumers,
-            "archived_messages": queue.archived,
-            "archived_message_bytes": queue.archived_bytes,
+            "consumers": counts.consumers,
+            "archived_messages": counts.archived,
+            "archived_message_bytes": counts.archived_bytes,
             "saturated": mark.saturated,
             "confirms_deferred": mark.deferred,
             "watermarks": {
@@ -105,7 +105,9 @@ def render_queue(queue: QueueStatus, now_ms: int) -> dict[str, Any]:
             },
             "replicas": msgspec.to_builtins(queue.replicas),
             "snapshot_index": queue.snapshot_index,
-            "oldest_message_age_ms": max(0, now_ms - queue.oldest_ms) if queue.oldest_ms else None,
+            "oldest_message_age_ms": max(0, now_ms - counts.oldest_ms)
+            if counts.oldest_ms
+            else None,
             "head_message_timestamp": queue.head_timestamp if queue.head_timestamp >= 0 else None,
         }
     return body

@@ -207,7 +207,7 @@ class NodeStatusSource:
         if queue.logged and host is not None:
             leader = node.raft.leader(queue.group)
             snapshot_index = node.raft.snapshot_index(queue.group)
-        status = QueueStatus(
+        return QueueStatus(
             vhost=queue.vhost,
             name=queue.name,
             kind=queue.kind,
@@ -217,7 +217,7 @@ class NodeStatusSource:
             arguments=queue.arguments,
             leader=self._name(leader),
             members=tuple(self._name(member) for member in queue.members),
-            has_counts=False,
+            counts=counts_of(host) if host is not None else None,
             replicas=replica_rows(node.raft, node.names, queue.group) if queue.logged else (),
             snapshot_index=snapshot_index,
             head_timestamp=self._heads.timestamp(host) if host else -1,
@@ -226,7 +226,6 @@ class NodeStatusSource:
             definition=merged(policy, operator_policy),
             delivery_limit=self._delivery_limit(queue, policy, operator_policy),
         )
-        return status.counted(counts_of(host)) if host is not None else status
 
     def _delivery_limit(self, queue: Queue, policy: Policy | None, operator: Policy | None) -> int:
         """Return what the queue's machine is told, whether a replica is here or not."""

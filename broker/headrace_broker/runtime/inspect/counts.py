@@ -11,25 +11,8 @@ from headrace_broker.runtime.rpc.leader import LeaderQuestion, Leaders
 def counts_of(host: QueueHost) -> QueueCounts:
     """Return what a replica holds."""
     machine = host.machine
-    return QueueCounts(
-        int(machine.ready_count),
-        int(machine.unsettled_count),
-        int(machine.consumer_count),
-        int(machine.oldest_ms()),
-        watermark_of(host),
-        int(machine.leased_count),
-        int(machine.archived_count),
-        int(machine.archived_bytes),
-        int(machine.delayed_count),
-        int(machine.dead_count),
-    )
-
-
-def watermark_of(host: QueueHost) -> WatermarkStatus:
-    """Return whether a replica's queue holds too much."""
-    machine = host.machine
     settings = machine.settings
-    return WatermarkStatus(
+    watermark = WatermarkStatus(
         saturated=machine.saturated,
         deferred=int(machine.deferred_count),
         byte_count=int(machine.held_bytes),
@@ -37,6 +20,18 @@ def watermark_of(host: QueueHost) -> WatermarkStatus:
         low=int(settings.low_watermark),
         high_bytes=int(settings.high_watermark_bytes),
         low_bytes=int(settings.low_watermark_bytes),
+    )
+    return QueueCounts(
+        int(machine.ready_count),
+        int(machine.unsettled_count),
+        int(machine.consumer_count),
+        int(machine.oldest_ms()),
+        watermark,
+        int(machine.leased_count),
+        int(machine.archived_count),
+        int(machine.archived_bytes),
+        int(machine.delayed_count),
+        int(machine.dead_count),
     )
 
 

@@ -196,32 +196,20 @@ def _render(status: QueueStatus) -> QueueDescription:
         leader=status.leader,
         members=status.members,
     )
-    if status.has_counts:
-        described.counts.messages_ready = status.messages_ready
-        described.counts.messages_unacknowledged = status.messages_unacknowledged
-        described.counts.consumers = status.consumers
-        described.counts.oldest_ms = status.oldest_ms
-        _tell_later(described.counts, status.messages_delayed, status.messages_dlx)
-        described.counts.SetInParent()
+    if status.counts is not None:
+        described.counts.CopyFrom(_render_counts(status.counts))
     return described
 
 
 def _render_counts(counts: model_status.QueueCounts) -> QueueCounts:
-    rendered = QueueCounts(
+    return QueueCounts(
         messages_ready=counts.ready,
         messages_unacknowledged=counts.unsettled,
         consumers=counts.consumers,
         oldest_ms=counts.oldest_ms,
+        messages_delayed=counts.delayed,
+        messages_dlx=counts.dead,
     )
-    _tell_later(rendered, counts.delayed, counts.dead)
-    return rendered
-
-
-def _tell_later(rendered: QueueCounts, delayed: int | None, dead: int | None) -> None:
-    if delayed is not None:
-        rendered.messages_delayed = delayed
-    if dead is not None:
-        rendered.messages_dlx = dead
 
 
 def _render_flow(flow: QueueFlow) -> QueueFlowState:
