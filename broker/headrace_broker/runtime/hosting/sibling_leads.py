@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
-from typing import Final, final
+from typing import final
 
 from headrace_broker.runtime.contract.payload import Payload, encode
 from headrace_broker.runtime.replica.queue_host import QueueHost
@@ -26,7 +26,7 @@ class SiblingLeads:
     def __init__(
         self, siblings: Collection[int], hosts: Mapping[int, QueueHost], send: Send
     ) -> None:
-        self._siblings: Final = siblings  # ids of the node's other processes
+        self._siblings = siblings  # ids of the node's other processes
         self._hosts = hosts  # replicas in this process by queue group
         self._send = send  # carries a payload to a process; those sent arrive while it is heard
         self._led: dict[int, set[int]] = {}  # groups, by sibling that is heard
