@@ -18,7 +18,8 @@ from e2e.harness.cluster import Cluster, wait_for
 from e2e.harness.command import run_command
 from e2e.harness.ports import free_sharded_port
 
-from headrace_broker.cli.local_cluster import ClusterError, LocalCluster, LocalNode
+from headrace_broker.cli.local_cluster import NODES_MAX, ClusterError, LocalCluster, LocalNode
+from headrace_broker.model.shard import SHARD_PORTS
 
 SHARDS: Final = 2
 QUEUES: Final = tuple(f"q{number}" for number in range(12))
@@ -123,12 +124,51 @@ def test_replicas_are_on_different_nodes_and_leaders_in_all_processes(sharded: C
         told = rows(sharded, "/api/queues", name)
         assert {row["state"] for row in told} == {"running"}, name
         assert {row["leader"] for row in told} == {"n1", "n1:1"}, name
+        for row in told:
+            assert {each["node"] for each in row["replicas"]} == set(row["members"]), name
     publish(sharded, "n1", "one")
     wait_for("totals", lambda: messages(sharded) == len(QUEUES))
+    local = sharded.node("n1").api.request("GET", "/api/overview").body["local"]
+    assert local["queue_totals"]["messages"] == len(QUEUES)  # its two processes lead them all
     catalog = [member for row in rows(sharded, "/api/nodes") for member in row["catalog"]]
     roles = {member["node"]: member["role"] for member in catalog}
     assert {name for name in roles if roles[name] == "voter"} == {"n1", "n2", "n3"}
     assert {name for name in roles if roles[name] == "learner"} == {"n1:1", "n2:1", "n3:1"}
+
+
+def test_local_random_exchange_draws_among_the_queues_of_all_processes(sharded: Cluster) -> None:
+    declare(sharded)
+    with sharded.connect() as connection:
+        channel = connection.channel()
+        channel.exchange_declare("local", "x-local-random", durable=True)
+        for queue in QUEUES:
+            channel.queue_bind(queue, "local", "")
+    for _ in range(8):  # some of them in each process
+        with sharded.connect("n1") as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            for _ in range(30):
+                channel.basic_publish("local", "", b"x", mandatory=True)
+    counts = [len(found) for found in bodies(sharded, "n2").values()]
+    assert sum(counts) == 240
+    assert min(counts) > 0  # all queues are led by one of both
+
+
+def test_all_nodes_may_move_to_other_ports_at_once(sharded: Cluster) -> None:
+    declare(sharded)
+    publish(sharded, "n1", "before")
+    assert sharded.local.stop() == []
+    before = sharded.local.base_port
+    for port in (before + NODES_MAX, before + NODES_MAX + SHARD_PORTS, before):
+        sharded.local = LocalCluster(sharded.local.data, 3, port)
+        sharded.start()  # at the second ones a first process has the port that a further one had
+        wait_for("all processes", lambda: states(sharded) == [[True, True]] * 3)
+        publish(sharded, "n2", str(port))
+        if port != before:
+            assert sharded.local.stop() == []
+    ports = [before + NODES_MAX, before + NODES_MAX + SHARD_PORTS, before]
+    texts = [b"before", *(str(port).encode() for port in ports)]
+    assert bodies(sharded, "n3") == dict.fromkeys(QUEUES, texts)
 
 
 def test_one_address_leads_to_all_processes_of_a_node(sharded: Cluster) -> None:

@@ -27,6 +27,7 @@ from headrace_operator.builders.secret import (
 from headrace_operator.kube_api import KubeError
 from headrace_operator.operator_context import Operator
 from headrace_operator.reconciler import Key
+from headrace_operator.shard_count import ports_fit
 from headrace_operator.specs.cluster import CertificateStatus
 
 MONITORING: Final = "monitoring.coreos.com/"
@@ -128,8 +129,10 @@ class Applier:
     async def manifests(self, cluster: Cluster) -> bool:
         """Reconcile everything else with the spec; return whether anything was applied.
 
-        Drift is corrected when it is looked again.
+        Drift is corrected when it is looked again. Ports with which no node could start are left.
         """
+        if not ports_fit(cluster.spec, cluster.shards):
+            return False
         wanted = cluster_manifests(cluster)
         digest = hashlib.sha256(msgspec.json.encode(wanted)).hexdigest()
         now = self._operator.now().timestamp()

@@ -30,28 +30,29 @@ def shard_count(spec: BrokerClusterSpec, status: BrokerClusterStatus, has_data: 
     if status.founders is None:
         default = 1 if has_data else _of_limit(spec)
         wanted = min(spec.shards or default, NODES_MAX // spec.replicas)
-        return max(wanted if _ports_fit(spec, wanted) else 1, status.shards)
+        return max(wanted if ports_fit(spec, wanted) else 1, status.shards)
     if status.formed and (status.cluster_version or 1) < SHARDS_VERSION:
         return status.shards
     wanted = max(spec.shards or 1, status.shards)
     nodes = max(spec.replicas if status.formed else status.founders, status.replicas)
-    fits = wanted * nodes <= NODES_MAX and _ports_fit(spec, wanted)
+    fits = wanted * nodes <= NODES_MAX and ports_fit(spec, wanted)
     return wanted if fits else status.shards
 
 
 def shards_problem(spec: BrokerClusterSpec, shards: int) -> str:
-    """Return why nodes do not get the shards, or the cluster the nodes, that are wanted."""
+    """Return why nodes do not get the shards or ports, or the cluster the nodes, of its spec."""
     if spec.replicas * shards > NODES_MAX:
         return f"{spec.replicas} nodes of {shards} shards are more than {NODES_MAX}"
-    wanted = spec.shards or 1
-    if wanted <= shards:
-        return ""
-    if not _ports_fit(spec, wanted):
+    wanted = max(spec.shards or 1, shards)
+    if not ports_fit(spec, wanted):
         return f"listeners: a port of one of {wanted} shards is taken, or above {PORT_MAX}"
+    if wanted == shards:
+        return ""
     return f"{wanted} shards wait for cluster version {SHARDS_VERSION}, or for nodes to leave"
 
 
-def _ports_fit(spec: BrokerClusterSpec, shards: int) -> bool:
+def ports_fit(spec: BrokerClusterSpec, shards: int) -> bool:
+    """Return whether all processes of a node have ports of their own; others are not applied."""
     listeners = spec.listeners
     ports = [each for each in msgspec.structs.astuple(listeners) if isinstance(each, int)]
     own = (listeners.cluster, listeners.frames, listeners.metrics)

@@ -32,14 +32,7 @@ from headrace_broker.model.flow_status import QueueFlow
 from headrace_broker.model.limits import LISTING_ROWS_MAX
 from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
 from headrace_broker.model.stats import StatsRow
-from headrace_broker.model.status import (
-    LeaseGroupStatus,
-    LocalTotals,
-    MessageCounters,
-    ObjectTotals,
-    Overview,
-    QueueStatus,
-)
+from headrace_broker.model.status import LeaseGroupStatus, Overview, QueueCounts, QueueStatus
 from headrace_broker.runtime.administration.log_level import LogLevels
 from headrace_broker.runtime.alarm.alarms import AlarmStatus
 from headrace_broker.runtime.clients.client_list import ClientListing
@@ -47,7 +40,6 @@ from headrace_broker.runtime.cluster.catalog_service import CatalogUnavailableEr
 from headrace_broker.runtime.cluster.topology import Topology
 from headrace_broker.runtime.contract.clock import Clock
 from headrace_broker.runtime.inspect.browsing import Page
-from headrace_broker.runtime.inspect.counts import QueueCounts
 from headrace_broker.runtime.inspect.message_service import FetchedMessage, Moved
 from headrace_broker.runtime.intake.flow_settings import FlowSettings, Setting
 from headrace_broker.runtime.metrics.detailed import ObjectTable
@@ -263,6 +255,7 @@ class FakeNode:
         self.lost = False
         self.here: set[str] = set()
         self.messages: dict[str, int] = {}
+        self.asked_leaders: list[str] = []  # queues whose leaders were asked one by one
         self.clock = Clock()
         self.message_service = FakeMessages()
         self.purged: list[str] = []
@@ -339,6 +332,7 @@ class FakeNode:
 
     async def led_counts(self, queue: Queue) -> tuple[QueueCounts, str]:
         """As `counts`, from a leader called `far`."""
+        self.asked_leaders.append(queue.name)
         return await self.counts(queue), "far"
 
     async def counts(self, queue: Queue) -> QueueCounts:
@@ -380,15 +374,6 @@ class FakeNode:
     def overview(self) -> Overview:
         return Overview("test", "n1", "n1", ())
 
-    def counters(self) -> MessageCounters:
-        return MessageCounters()
-
-    def totals(self) -> LocalTotals:
-        return LocalTotals(ObjectTotals(), 0, 0)
-
-    def queues(self) -> list[QueueStatus]:
-        return [self._status(queue) for queue in self.catalog.queues()]
-
     def queue(self, vhost: str, name: str) -> QueueStatus | None:
         found = self.catalog.queue(vhost, name)
         return self._status(found) if found is not None else None
@@ -404,7 +389,7 @@ class FakeNode:
             queue.arguments,
             "n1",
             ("n1",),
-            has_counts=queue.name in self.here,
+            counts=QueueCounts(0, 0, 0) if queue.name in self.here else None,
         )
 
     def alarms(self) -> list[AlarmStatus]:

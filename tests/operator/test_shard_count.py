@@ -84,6 +84,12 @@ def test_before_it_is_formed_founders_count() -> None:
             1,
             "listeners: a port of one of 2 shards is taken, or above 65535",
         ),
+        (
+            {"listeners": {"cluster": 7100, "frames": 7300}},
+            3,
+            "listeners: a port of one of 3 shards is taken, or above 65535",
+        ),
+        ({"listeners": {"cluster": 7100, "frames": 7300}}, 2, ""),
     ],
 )
 def test_what_cannot_be_is_told(spec: Any, shards: int, expected: str) -> None:

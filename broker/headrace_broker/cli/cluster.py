@@ -10,13 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from headrace_broker.cli.local_cluster import (
-    BASE_PORT,
-    HTTP_OFFSET,
-    NODES_MAX,
-    ClusterError,
-    LocalCluster,
-)
+from headrace_broker.cli.local_cluster import BASE_PORT, HTTP_OFFSET, NODES_MAX, LocalCluster
 from headrace_broker.model.shard import SHARDS_MAX
 
 READY_S_MAX = 60.0  # seconds until a cluster that is not ready is called a failure
@@ -60,12 +54,9 @@ def cluster() -> None:
 @data_option
 def start(nodes: int, shards: int | None, base_port: int | None, data: Path) -> None:
     """Start the nodes that do not run, and wait until they serve clients."""
-    try:
-        local = LocalCluster(data, nodes, base_port or LocalCluster.port_of(data), shards or 0)
-        local.start()
-        local.wait_ready(READY_S_MAX)
-    except ClusterError as error:
-        raise click.ClickException(str(error)) from None
+    local = LocalCluster(data, nodes, base_port or LocalCluster.port_of(data), shards or 0)
+    local.start()
+    local.wait_ready(READY_S_MAX)
     Console().print(status_table(local))
 
 
@@ -73,12 +64,9 @@ def start(nodes: int, shards: int | None, base_port: int | None, data: Path) -> 
 @data_option
 def add(data: Path) -> None:
     """Start one more node, which joins the cluster, and wait until it serves clients."""
-    try:
-        local = LocalCluster.existing(data)
-        node = local.add()
-        local.wait_ready(READY_S_MAX)
-    except ClusterError as error:
-        raise click.ClickException(str(error)) from None
+    local = LocalCluster.existing(data)
+    node = local.add()
+    local.wait_ready(READY_S_MAX)
     click.echo(f"{node.name} has joined")
     Console().print(status_table(local))
 
@@ -87,10 +75,7 @@ def add(data: Path) -> None:
 @data_option
 def stop(data: Path) -> None:
     """Stop the nodes cleanly; their data stays."""
-    try:
-        local = LocalCluster.existing(data)
-    except ClusterError as error:
-        raise click.ClickException(str(error)) from None
+    local = LocalCluster.existing(data)
     killed = local.stop()
     if killed:
         raise click.ClickException(f"did not stop in time and were killed: {', '.join(killed)}")
@@ -101,10 +86,7 @@ def stop(data: Path) -> None:
 @data_option
 def status(data: Path) -> None:
     """Show the nodes; exit code 1 unless all of them are ready."""
-    try:
-        local = LocalCluster.existing(data)
-    except ClusterError as error:
-        raise click.ClickException(str(error)) from None
+    local = LocalCluster.existing(data)
     Console().print(status_table(local))
     if any(node.process() is None or node.api.not_ready_reason() for node in local.nodes):
         raise click.exceptions.Exit(1)
@@ -126,9 +108,8 @@ def status_table(local: LocalCluster) -> Table:
                 reasons.append(f"{node.name}: {reason}")
             leads = overview is not None and overview["leader"] == node.name
             state = "not ready" if reason else "leader" if leads else "ready"
-            messages = (
-                str(overview["local"]["queue_totals"]["messages"]) if overview is not None else "?"
-            )
+            held = overview["local"] if overview is not None else None
+            messages = str(held["queue_totals"]["messages"]) if held is not None else "?"
         pid = str(record.pid) if record is not None else ""
         table.add_row(node.name, pid, node.amqp, node.http, node.grpc, messages, state)
     table.caption = "\n".join(reasons) or None

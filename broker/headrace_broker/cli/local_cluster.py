@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import click
 import msgspec
 from msgspec.structs import replace
 
@@ -61,7 +62,7 @@ PASSED_VARIABLES: Final = (
 )
 
 
-class ClusterError(Exception):
+class ClusterError(click.ClickException):
     """The local cluster cannot do what was asked; the text says why and what would help."""
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 
 from headrace_broker.cli.cluster import READY_S_MAX, data_option, size_options
-from headrace_broker.cli.local_cluster import ClusterError, LocalCluster
+from headrace_broker.cli.local_cluster import LocalCluster
 from headrace_broker.model import build_info
 
 REFRESH_S: Final = 1.0  # seconds between two looks at the nodes
@@ -52,19 +52,14 @@ def run(nodes: int, shards: int | None, base_port: int | None, data: Path) -> No
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, on_signal)
     console = Console(highlight=False, markup=False)
-    try:
-        local = LocalCluster(data, nodes, base_port or LocalCluster.port_of(data), shards or 0)
-        local.start()
-    except ClusterError as error:
-        raise click.ClickException(str(error)) from None
+    local = LocalCluster(data, nodes, base_port or LocalCluster.port_of(data), shards or 0)
+    local.start()
     try:
         console.print(f"starting {nodes} nodes, data in {local.data} ...")
         local.wait_ready(READY_S_MAX, stop)
         if not stop.is_set():
             console.print(describe(local), soft_wrap=True)
             watch(local, console, stop)
-    except ClusterError as error:
-        raise click.ClickException(str(error)) from None
     finally:
         console.print("stopping ...")
         killed = local.stop()
@@ -109,20 +104,18 @@ def overviews(local: LocalCluster) -> list[dict[str, Any]]:
 def live_line(answers: list[dict[str, Any]], count: int) -> str:
     """Sum up the answers to GET /api/overview in a cluster of `count` nodes."""
     leaders = sorted({answer["leader"] for answer in answers if answer["leader"]})
-    stats = [answer["local"]["message_stats"] for answer in answers]
+    local = [answer["local"] for answer in answers]
+    heading = [f"nodes {len(answers)}/{count}", f"leader {'/'.join(leaders) or 'none'}"]
+    if None in local:
+        return " | ".join([*heading, "a shard does not tell its messages"])
+    stats = [each["message_stats"] for each in local]
     rates = [
         f"{name} {sum(stat[f'{name}_details']['rate'] for stat in stats):,.0f}/s"
         for name in RATE_NAMES
     ]
-    totals = [answer["local"]["queue_totals"] for answer in answers]
+    totals = [each["queue_totals"] for each in local]
     ready = sum(total["messages_ready"] for total in totals)
     unacknowledged = sum(total["messages_unacknowledged"] for total in totals)
     depth = sum(total["messages"] for total in totals)
-    return " | ".join(
-        [
-            f"nodes {len(answers)}/{count}",
-            f"leader {'/'.join(leaders) or 'none'}",
-            *rates,
-            f"depth {depth:,} ({ready:,} ready, {unacknowledged:,} unacked)",
-        ]
-    )
+    depths = f"depth {depth:,} ({ready:,} ready, {unacknowledged:,} unacked)"
+    return " | ".join([*heading, *rates, depths])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
-from collections.abc import Callable
 from typing import Any, Final
 
 from aiohttp import web
@@ -50,7 +48,6 @@ from headrace_broker.management.resources.topic_permissions import TopicPermissi
 from headrace_broker.management.resources.user_limits import UserLimitEndpoints
 from headrace_broker.management.resources.users import UserEndpoints
 from headrace_broker.management.resources.vhosts import VhostEndpoints
-from headrace_broker.management.view.rate import SAMPLE_INTERVAL_S, RateMeter
 from headrace_broker.model.limits import REQUEST_BODY_BYTES_MAX
 from headrace_broker.runtime.administration.administration import NodeAdministration
 from headrace_broker.runtime.administration.status import NodeStatusSource
@@ -81,6 +78,7 @@ PARTS: Final[tuple[type[Endpoints], ...]] = (
     MetricEndpoints,
     NodeEndpoints,
     OperatorPolicyEndpoints,
+    OverviewEndpoints,
     ParameterEndpoints,
     PermissionEndpoints,
     PolicyEndpoints,
@@ -99,23 +97,20 @@ class ManagementServer(Endpoints):
         self,
         source: NodeStatusSource,
         node: NodeAdministration,
-        clock: Callable[[], float] = time.monotonic,
         hosts: Hosts | None = None,
         calls: CallGate | None = None,
     ) -> None:
         super().__init__(source=source, node=node)
         self._hosts = hosts
         self._calls = calls  # has requests take turns on the loop
-        self._clock = clock  # seconds of a clock that never goes back
         self._entrance = LoginService(source, node.view)
-        self._meter = RateMeter()
         self._page = Page(node, source)
         self._entrance.page = self._page.caller
         self._bodies = LargeBodies()
         self._runner: web.AppRunner | None = None
         self._places = HttpPlaces()
         self._listeners: list[HttpListener] = []
-        self._samplers: list[asyncio.Task[None]] = []
+        self._sampler: asyncio.Task[None] | None = None
 
     async def start(self, host: str, port: int, tls: ServerTls | None = None) -> int:
         """Listen, here too; return the port (a free one for 0). Raises OSError: nothing is left."""
@@ -139,19 +134,17 @@ class ManagementServer(Endpoints):
 
     def begin_sampling(self) -> None:
         """Take samples from now until `stop`, which other nodes ask for too."""
-        if not self._samplers:
-            self._samplers = [
-                asyncio.create_task(self._sample_forever(), name="management-rates"),
-                asyncio.create_task(self._node.stats.sample_forever(), name="management-stats"),
-            ]
+        if self._sampler is None:
+            sampling = self._node.stats.sample_forever()
+            self._sampler = asyncio.create_task(sampling, name="management-stats")
 
     async def stop(self) -> None:
         """Stop listening; a server that was not started is left alone."""
-        for sampler in self._samplers:
-            sampler.cancel()
+        if self._sampler is not None:
+            self._sampler.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await sampler
-        self._samplers = []
+                await self._sampler
+        self._sampler = None
         for listener in self._listeners:
             await listener.stop()
         self._listeners.clear()
@@ -168,7 +161,6 @@ class ManagementServer(Endpoints):
             *(kind(*place) for kind in PARTS),
             DefinitionEndpoints(*place, self._bodies),
             PublishEndpoints(*place, self._bodies),
-            OverviewEndpoints(*place, self._meter),
         ]
         return [*super().routes(), *(row for part in parts for row in part.routes())]
 
@@ -187,11 +179,6 @@ class ManagementServer(Endpoints):
             else:
                 app.router.add_route(row.method, row.path, handler)
         return app
-
-    async def _sample_forever(self) -> None:
-        while True:
-            self._meter.sample(self._clock(), self._source.counters())
-            await asyncio.sleep(SAMPLE_INTERVAL_S)
 
     @got(LIVE, "Whether the node's process lives.", State, NOBODY, unpaced=True)
     async def _live(self, request: web.Request) -> web.Response:

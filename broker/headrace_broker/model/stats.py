@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace_broker.model.status import DamageStatus, MessageCounters, ObjectTotals
+from headrace_broker.model.status import (
+    DamageStatus,
+    MessageCounters,
+    ObjectTotals,
+    QueueCounts,
+    ReplicaStatus,
+)
 
 # Messages that become available later, and dead letters that are kept. It comes last everywhere,
 # for nodes of older releases do not tell it.
@@ -40,6 +46,9 @@ class QueueStats(msgspec.Struct, frozen=True, tag="queue"):
     group: int
     last: Samples = []  # its figures (QUEUE_FIGURES) at the last two samples
     samples: Samples = []  # over the time that was asked for
+    leader: str = ""  # name of the node, as the next two where they are wanted
+    counts: QueueCounts | None = None  # what is in it now; older nodes do not tell
+    replicas: tuple[ReplicaStatus, ...] = ()  # members of its log; none if kept in memory
 
 
 class VhostStats(msgspec.Struct, frozen=True, tag="vhost"):
@@ -69,11 +78,7 @@ class Listener(msgspec.Struct, frozen=True):
 
 
 class NodeStats(msgspec.Struct, frozen=True, tag="node"):
-    """A node.
-
-    Attributes:
-        messages_later: likewise those that become available later, and dead letters that are kept.
-    """
+    """A node."""
 
     id: int  # as in the configuration
     name: str
@@ -97,8 +102,9 @@ class NodeStats(msgspec.Struct, frozen=True, tag="node"):
     context_switches: int = 0
     data_dir: str = ""
     logins: dict[str, tuple[int, int]] = {}  # by protocol: succeeded and failed ones
-    messages_later: int = 0  # older nodes do not tell
+    messages_later: int = 0  # likewise, as LATER; older nodes do not tell
     quarantined: tuple[DamageStatus, ...] = ()  # damaged replicas; older nodes do not tell
+    messages_dlx: int = 0  # of `messages_later`, the dead letters; older nodes do not tell
 
 
 StatsRow = QueueStats | NodeStats | VhostStats | ExchangeStats

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -105,30 +105,40 @@ class QueueStatus(msgspec.Struct, frozen=True):
     arguments: dict[str, Any]
     leader: str  # name of the node that leads it, "" while there is none
     members: tuple[str, ...]  # names of the nodes that hold it
-    has_counts: bool = True  # whether this node holds a replica, so that counts are true
-    messages_ready: int = 0
-    messages_unacknowledged: int = 0
-    consumers: int = 0
+    counts: QueueCounts | None = None  # what is in it; None without a replica here
     replicas: tuple[ReplicaStatus, ...] = ()  # members of its log; none if kept in memory
     snapshot_index: int = 0  # log position up to which this replica is a snapshot
-    oldest_ms: int = 0  # Unix time at which the oldest ready message arrived, 0 without one
     head_timestamp: int = -1  # the property `timestamp` of the oldest ready message, -1 without
     policy: str = ""  # name of the policy that counts for it, "" for none
     operator_policy: str = ""  # likewise
     definition: dict[str, Any] = {}  # what both come to
     delivery_limit: int = -1  # failed deliveries that a message survives, negative for any number
-    watermark: WatermarkStatus = WatermarkStatus()  # as the counts
     flow: QueueFlow | None = None  # flow control by its leader, None where nothing moves in it
+
+
+class QueueCounts(NamedTuple):
+    """Ready messages, unsettled messages and attached consumers of a queue."""
+
+    ready: int
+    unsettled: int
+    consumers: int
+    oldest_ms: int = 0  # Unix time at which the oldest ready message arrived, 0 without one
+    watermark: WatermarkStatus = WatermarkStatus()  # whether it holds too much
+    leased: int = 0  # those of the unsettled ones that groups hold
     archived: int = 0  # settled messages that are kept
     archived_bytes: int = 0  # of their bodies
-    messages_delayed: int | None = None  # that become available later; None if not told
-    messages_dlx: int | None = None  # dead letters that are kept until they have arrived, likewise
+    delayed: int = 0  # messages that become available later
+    dead: int = 0  # dead letters that are kept until they have arrived
 
     @property
-    def messages(self) -> int:
-        """All messages that it holds, as far as its leader tells."""
-        later = (self.messages_delayed or 0) + (self.messages_dlx or 0)
-        return self.messages_ready + self.messages_unacknowledged + later
+    def held(self) -> int:
+        """Messages that have not left for good."""
+        return self.ready + self.unsettled + self.delayed + self.dead
+
+    @property
+    def is_empty(self) -> bool:
+        """True if a delete with `if-empty` passes; unsettled messages do not count in RabbitMQ."""
+        return self.held == self.unsettled
 
 
 class LedQueue(msgspec.Struct, frozen=True):
@@ -163,23 +173,6 @@ class MemberStatus(msgspec.Struct, frozen=True):
     match: int  # highest log position known to be on its disk
     lag: int  # entries of the log that it lacks
     fetching: bool  # it needs the leader's snapshot first
-
-
-class LocalTotals(msgspec.Struct, frozen=True):
-    """Sums of one node.
-
-    Messages are those in queues that it leads, so that a sum over all nodes is right.
-
-    Attributes:
-        messages_delayed: that become available later.
-        messages_dlx: dead letters that are kept until they have arrived.
-    """
-
-    objects: ObjectTotals
-    messages_ready: int
-    messages_unacknowledged: int
-    messages_delayed: int = 0
-    messages_dlx: int = 0
 
 
 class Overview(msgspec.Struct, frozen=True):

@@ -103,6 +103,11 @@ def test_the_live_line_sums_up_the_nodes() -> None:
     )
 
 
+def test_the_live_line_says_no_less_than_all_where_a_shard_tells_nothing() -> None:
+    line = live_line([overview("n2", 1000.4, 10, 1), {"leader": "n2", "local": None}], 3)
+    assert line == "nodes 2/3 | leader n2 | a shard does not tell its messages"
+
+
 def test_the_live_line_of_a_cluster_without_answers() -> None:
     assert live_line([], 3).startswith("nodes 0/3 | leader none | publish 0/s")
 

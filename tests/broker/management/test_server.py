@@ -12,22 +12,20 @@ import pytest
 
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.management.server import ManagementServer
-from headrace_broker.management.view.rate import RateMeter
 from headrace_broker.model.definition import Node, Queue, User
 from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
 from headrace_broker.model.stats import NodeStats
 from headrace_broker.model.status import (
     DamageStatus,
-    LocalTotals,
     MessageCounters,
     NodeStatus,
     ObjectTotals,
     Overview,
+    QueueCounts,
     QueueStatus,
     ReplicaStatus,
 )
 from headrace_broker.runtime.contract.clock import Clock
-from headrace_broker.runtime.inspect.counts import QueueCounts
 from headrace_broker.runtime.metrics.requests import HttpMeter
 from headrace_broker.runtime.security.authenticator import Verdict
 from headrace_broker.runtime.security.basic_credentials import parse_basic
@@ -41,7 +39,6 @@ class FakeNode:
     def __init__(self) -> None:
         self.reason = ""
         self.password = "guest"
-        self.moved = MessageCounters(publish=7, confirm=6, deliver=5, redeliver=1, ack=4)
         self.checks: list[tuple[str, str, str]] = []
         self.wait_s = 0.0
 
@@ -63,12 +60,6 @@ class FakeNode:
     def flow_limits(self) -> dict[str, Any]:
         return {}
 
-    def counters(self) -> MessageCounters:
-        return self.moved
-
-    def totals(self) -> LocalTotals:
-        return LocalTotals(ObjectTotals(1, 2, 3, 4, 5), 10, 2)
-
     def overview(self) -> Overview:
         voters = (ReplicaStatus("n1", "1", "voter"),)
         first = NodeStatus(1, "n1", "h:1", True, 3, voters)
@@ -88,10 +79,7 @@ class FakeNode:
                 {},
                 leader,
                 members,
-                has_counts,
-                4,
-                1,
-                2,
+                QueueCounts(4, 1, 2) if has_counts else None,
                 (ReplicaStatus("n1", "1", "voter"), ReplicaStatus("n2", "2.ab", "learner")),
                 17,
             )
@@ -124,10 +112,13 @@ def administration(damages: tuple[DamageStatus, ...] = ()) -> Any:
             return {}
 
     class Stats:
-        async def ask(self, question: Any) -> tuple[list[Any], tuple[str, ...]]:
-            totals = ObjectTotals(), MessageCounters()
-            own = NodeStats(1, "n1", "1", 0, 1, 1, *totals, (), [], quarantined=damages)
-            return ([own] if damages else []), ()
+        async def ask(
+            self, question: Any, seconds: float = 9.0
+        ) -> tuple[list[Any], tuple[str, ...]]:
+            moved = MessageCounters(publish=7, confirm=6, deliver=5, redeliver=1, ack=4)
+            totals = ObjectTotals(1, 2, 3, 4, 5), moved
+            own = NodeStats(1, "n1", "1", 0, 1, 1, *totals, (), [], [], 10, 2, quarantined=damages)
+            return [own], ()
 
         async def sample_forever(self) -> None:
             await asyncio.Event().wait()
@@ -246,7 +237,7 @@ def test_queues_come_by_name_and_counts_only_where_they_are_known() -> None:
     _, body, _ = fetch(FakeNode(), "/api/queues", GUEST)
     assert [queue["name"] for queue in body] == ["a", "b"]
     assert (body[0]["messages"], body[0]["consumers"], body[0]["state"]) == (5, 2, "running")
-    assert body[0]["messages_delayed"] is None  # its leader does not tell
+    assert (body[0]["messages_delayed"], body[0]["messages_dlx"]) == (0, 0)
     assert "messages" not in body[1]
     assert "replicas" not in body[1]
     assert body[0]["snapshot_index"] == 17
@@ -302,19 +293,3 @@ def test_every_request_asks_the_node_so_that_a_changed_password_counts_at_once()
 )
 def test_basic_credentials(header: str, expected: tuple[str, str] | None) -> None:
     assert parse_basic(header) == expected
-
-
-def test_rates_are_the_mean_over_the_last_samples() -> None:
-    meter = RateMeter()
-    assert meter.rates()["publish"] == 0.0
-    for second in range(10):
-        meter.sample(float(second), MessageCounters(publish=second * second))
-    assert meter.rates()["publish"] == (81 - 16) / 5
-    assert meter.rates()["ack"] == 0.0
-
-
-def test_a_clock_that_stands_still_gives_no_rate() -> None:
-    meter = RateMeter()
-    meter.sample(1.0, MessageCounters(publish=1))
-    meter.sample(1.0, MessageCounters(publish=9))
-    assert meter.rates()["publish"] == 0.0

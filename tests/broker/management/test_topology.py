@@ -7,7 +7,8 @@ import pytest
 from headrace_broker.catalog.command import Bind, DeclareQueue, PutPermission, PutTopicPermission
 from headrace_broker.model.definition import Binding, Permission, TopicPermission
 from headrace_broker.model.flow_status import QueueFlow
-from headrace_broker.model.stats import ExchangeStats
+from headrace_broker.model.stats import ExchangeStats, QueueStats, Samples
+from headrace_broker.model.status import QueueCounts, ReplicaStatus
 
 QUEUE = "/api/queues/%2F/q"
 ENDS = "/api/bindings/%2F/e/amq.topic/q/q"
@@ -44,6 +45,38 @@ def test_leaders_elsewhere_are_asked_for_counts_and_a_silent_one_is_left_out(api
     assert rows[0]["leader"] == rows[0]["node"] == "far"
     assert api("GET", "/api/queues/%2F")[1] == rows
     assert "messages" not in api("GET", "/api/queues/%2F/silent")[1]
+
+
+def test_leaders_tell_of_queues_elsewhere_all_at_once(api, node):
+    for name in ("elsewhere", "here", "older", "silent"):
+        node.do(DeclareQueue("/", name, "classic"))
+    node.here.add("here")
+    node.messages["older"] = 3  # its leader's node is of an older release
+    groups = {queue.name: queue.group for queue in node.catalog.queues()}
+    members = (ReplicaStatus("n2", "2", "voter"), ReplicaStatus("n3:1", "67.a", "learner"))
+    counts = QueueCounts(5, 1, 2, delayed=4)
+    moved: Samples = [(1000, 1, 0, 0, 0, 0, 0), (6000, 1, 0, 10, 0, 0, 0)]
+    node.stats.rows = [
+        QueueStats(groups["elsewhere"], [], [], "n2", counts, members),
+        QueueStats(groups["older"], moved),
+    ]
+    rows = {row["name"]: row for row in api("GET", "/api/queues")[1]}
+    [question] = node.stats.asked
+    assert question.current == tuple(groups[name] for name in ("elsewhere", "older", "silent"))
+    assert node.asked_leaders == ["older", "silent"]
+    told = rows["elsewhere"]
+    assert (told["leader"], told["messages"], told["messages_ready"]) == ("n2", 10, 5)
+    assert told["replicas"] == [
+        {"node": "n2", "member": "2", "role": "voter"},
+        {"node": "n3:1", "member": "67.a", "role": "learner"},
+    ]
+    assert (rows["older"]["leader"], rows["older"]["replicas"]) == ("far", [])
+    assert api("GET", "/api/queues/%2F/here")[0] == 200
+    assert node.stats.asked[-1].current == ()
+    node.messages.clear()
+    [alone] = [api("GET", "/api/queues/%2F/elsewhere")[1]]
+    assert node.stats.asked[-1].current == (groups["elsewhere"],)
+    assert (alone["replicas"], alone["consumers"]) == (told["replicas"], 2)
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,27 @@ def test_more_shards_than_a_cluster_may_have_are_told(run_operator: Any) -> None
         server.wait("four nodes", lambda store: store.objects[NAME]["status"]["replicas"] == 4)
 
 
+def test_ports_that_shards_cannot_have_are_told_and_not_applied(run_operator: Any) -> None:
+    server, broker, machines, run = run_operator
+    server.create(CLUSTERS, "mill", cluster(broker, shards=2))
+    with run():
+        server.wait("a cluster", settled(1))
+        before = server.get("apps/v1/statefulsets", "mill")["spec"]
+        taken = {"listeners": {"cluster": 7100, "amqp": 7200}, "replicas": 4}
+        server.merge(CLUSTERS, "mill", {"spec": taken})
+        found = server.wait("the refusal", lambda store: _refusal(store.objects[NAME]))
+        assert condition(found, "Degraded") == "True"
+        [row] = [row for row in found["status"]["conditions"] if row["type"] == "Degraded"]
+        assert row["message"] == "listeners: a port of one of 2 shards is taken, or above 65535"
+        restarts = machines.restarts
+        server.wait("a step that waits", lambda store: store.objects[NAME]["status"].get("step"))
+        assert server.get("apps/v1/statefulsets", "mill")["spec"] == before
+        server.merge(CLUSTERS, "mill", {"spec": {"listeners": {"amqp": 5672}}})
+        server.wait("a fourth node", settled(3))
+        assert machines.restarts == restarts + 1
+        assert server.names("v1/pods") == ["mill-0", "mill-1", "mill-2", "mill-3"]
+
+
 def test_a_cluster_whose_status_is_lost_keeps_its_shards(run_operator: Any) -> None:
     server, broker, _, run = run_operator
     server.create(CLUSTERS, "mill", cluster(broker, shards=4))

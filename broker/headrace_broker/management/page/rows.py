@@ -17,12 +17,12 @@ from headrace_broker.management.view.flow_rendering import (
     render_explanation,
     render_queue,
 )
-from headrace_broker.management.view.rendering import render_nodes
+from headrace_broker.management.view.rendering import object_totals, render_nodes
 from headrace_broker.management.view.rendering import render_queue as render_listed
 from headrace_broker.model import build_info
 from headrace_broker.model.flow_status import ConnectionFlow, Explanation, NodeFlow, QueueFlow
 from headrace_broker.model.limits import PAGE_TABLE_ROWS_MAX
-from headrace_broker.model.stats import NODE_FIGURES, NodeStats
+from headrace_broker.model.stats import NodeStats
 from headrace_broker.model.status import NodeStatus, Overview, QueueStatus
 from headrace_broker.runtime.alarm.alarms import AlarmStatus
 from headrace_broker.runtime.clients.client_list import ClientListing
@@ -33,10 +33,6 @@ TOP: Final = 8  # rows of the overview's short lists
 MORE: Final = "more"  # key of what a list lacks
 
 _PLAIN: Final = "!'()*~"
-_SAMPLED: Final = {
-    **{name: name for name in ("publish", "confirm", "redeliver", "ack")},
-    "deliver": "deliver_get",
-}
 
 Values = dict[str, Any]
 
@@ -65,34 +61,15 @@ def cluster(overview: Overview, alarms: Sequence[AlarmStatus], missing: tuple[st
     }
 
 
-def totals(nodes: Collection[NodeStats], rates: dict[str, float] | None) -> Values:
-    """Return the overview's sums over all nodes that answer; without rates their samples'."""
-    every = [node.totals for node in nodes]
+def totals(nodes: Collection[NodeStats], rates: dict[str, float]) -> Values:
+    """Return the overview's sums over all nodes that answer."""
     return {
-        "connections": sum(each.connections for each in every),
-        "channels": sum(each.channels for each in every),
-        "consumers": sum(each.consumers for each in every),
-        "exchanges": max((each.exchanges for each in every), default=0),  # all nodes have them all
-        "queues": max((each.queues for each in every), default=0),
+        **object_totals(nodes),
         "messages_ready": sum(node.messages_ready for node in nodes),
         "messages_unacknowledged": sum(node.messages_unacknowledged for node in nodes),
         "messages_later": sum(node.messages_later for node in nodes),
-        "rates": rates if rates is not None else _sampled_rates(nodes),
+        "rates": rates,
     }
-
-
-def _sampled_rates(nodes: Iterable[NodeStats]) -> dict[str, float]:
-    """Return messages per second between the last two samples that nodes have taken."""
-    rates = dict.fromkeys(_SAMPLED, 0.0)
-    for node in nodes:
-        samples = sorted(node.last)
-        if len(samples) < 2:
-            continue
-        (before, *_), (after, *_) = samples[-2:]
-        for name, figure in _SAMPLED.items():
-            at = NODE_FIGURES.index(figure) + 1
-            rates[name] += 1000 * (samples[-1][at] - samples[-2][at]) / max(after - before, 1)
-    return {name: round(rate, 1) for name, rate in rates.items()}
 
 
 def nodes(
@@ -161,8 +138,7 @@ def queues(
         flow = flows.get((vhost, name))
         row = render_listed(msgspec.structs.replace(known, flow=flow), now_ms)
         values[key_of(vhost, name)] = _queue_row(row, flow)
-    values[MORE] = {"shown": len(values), "total": len(fits), "missing": list(found.missing)}
-    return values
+    return _with_more(values, len(fits), found.missing)
 
 
 def queue(
@@ -192,12 +168,7 @@ def connections(found: Listing, wanted: str, who: Caller, view: CatalogView) -> 
     ]
     seen.sort(key=blocked_rank, reverse=True)
     values: Values = {row.id: _connection(row, who, view) for row in seen[:PAGE_TABLE_ROWS_MAX]}
-    values[MORE] = {
-        "shown": len(values),
-        "total": len(seen) + found.left_out,
-        "missing": list(found.missing),
-    }
-    return values
+    return _with_more(values, len(seen) + found.left_out, found.missing)
 
 
 def explained(found: Explanation, view: CatalogView) -> Values:
@@ -219,12 +190,11 @@ def channels(found: ClientListing, wanted: str, who: Caller, view: CatalogView) 
     for row in seen[:PAGE_TABLE_ROWS_MAX]:
         rendered = render_channel(row, view)
         values[rendered["id"]] = rendered
-    values[MORE] = {
-        "shown": len(values),
-        "total": len(seen) + found.left_out,
-        "missing": list(found.missing),
-    }
-    return values
+    return _with_more(values, len(seen) + found.left_out, found.missing)
+
+
+def _with_more(values: Values, total: int, missing: Sequence[str]) -> Values:
+    return values | {MORE: {"shown": len(values), "total": total, "missing": list(missing)}}
 
 
 def graph(

@@ -10,8 +10,8 @@ from headrace_broker.management.page.events import PageEvents
 from headrace_broker.management.page.feed import Feed
 from headrace_broker.management.page.files import PageFiles
 from headrace_broker.management.page.login import PageLogin
-from headrace_broker.management.page.pace import Pace
 from headrace_broker.management.page.view_query import ViewQuery
+from headrace_broker.management.view.pace import Pace
 from headrace_broker.runtime.administration.administration import NodeAdministration
 from headrace_broker.runtime.administration.status import NodeStatusSource
 

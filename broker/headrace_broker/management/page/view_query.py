@@ -12,7 +12,7 @@ from headrace_broker.catalog.viewer import viewer_of
 from headrace_broker.management.http.access import Caller
 from headrace_broker.management.page import rows
 from headrace_broker.management.page.feed import View
-from headrace_broker.management.page.pace import Pace
+from headrace_broker.management.view.pace import Pace
 from headrace_broker.model.flow_status import NodeFlow
 from headrace_broker.model.limits import PAGE_TABLE_ROWS_MAX
 from headrace_broker.model.reply_code import AmqpError
@@ -112,8 +112,8 @@ class ViewQuery:
         """Return what nodes say of themselves by name, and that of all together."""
         found, _ = await self._node.stats.ask(Stats(node=True, groups=()), ASK_SECONDS_MAX)
         nodes = {row.name: row for row in found if isinstance(row, NodeStats)}
-        counters = {name: row.counters for name, row in nodes.items()}
-        return nodes, rows.totals(nodes.values(), self._pace.poll(self._clock(), counters))
+        rates = self._pace.rates(self._clock(), nodes.values())
+        return nodes, rows.totals(nodes.values(), rates)
 
     async def _overview(self, view: View, who: Caller) -> Maker:
         connections, queues = await asyncio.gather(self._flow(CONNECTION), self._flow(QUEUE))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -24,8 +25,8 @@ from headrace_broker.management.view.figures import (
     summed_last,
 )
 from headrace_broker.management.view.node_rendering import AUTH_MECHANISMS, exchange_types
-from headrace_broker.management.view.rate import RateMeter
-from headrace_broker.management.view.rendering import render_local, render_nodes
+from headrace_broker.management.view.pace import Pace
+from headrace_broker.management.view.rendering import object_totals, render_local, render_nodes
 from headrace_broker.management.view.view import OverviewView
 from headrace_broker.model import build_info
 from headrace_broker.model.shard import node_name
@@ -37,6 +38,7 @@ from headrace_broker.model.stats import (
     Samples,
     VhostStats,
 )
+from headrace_broker.model.status import Overview
 from headrace_broker.runtime.administration.administration import NodeAdministration
 from headrace_broker.runtime.administration.status import NodeStatusSource
 
@@ -50,11 +52,19 @@ Body = dict[str, Any]
 class OverviewEndpoints(Endpoints):
     """Answers requests about the cluster."""
 
-    def __init__(
-        self, node: NodeAdministration, source: NodeStatusSource, meter: RateMeter
-    ) -> None:
+    def __init__(self, node: NodeAdministration, source: NodeStatusSource) -> None:
         super().__init__(node, source)
-        self._meter = meter  # rates of this node
+        self._pace = Pace()  # remembers what this node's processes had counted before
+
+    def _local(self, overview: Overview, told: Iterable[NodeStats]) -> Body | None:
+        """Return what this node has; None where a process of it that runs does not tell."""
+        own = node_name(overview.node)
+        running = {each.name for each in overview.nodes if each.running}
+        names = {name for name in running if node_name(name) == own} | {overview.node}
+        shards = [row for row in told if row.name in names]
+        if len(shards) < len(names):
+            return None
+        return render_local(shards, self._pace.rates(time.monotonic(), shards))
 
     @got("/api/overview", "The cluster in short.", OverviewView, query=(*AGES, *COLUMNS))
     async def _overview(self, request: web.Request) -> web.Response:
@@ -62,7 +72,6 @@ class OverviewEndpoints(Endpoints):
         rows, missing = await self._node.stats.ask(ages.question(node=True, vhosts=True))
         nodes = [row for row in rows if isinstance(row, NodeStats)]
         overview = self._source.overview()
-        local = render_local(self._source.totals(), self._source.counters(), self._meter.rates())
         body: Body = {
             "product_name": "Headrace",
             "product_version": build_info.VERSION,
@@ -81,8 +90,8 @@ class OverviewEndpoints(Endpoints):
             "disable_stats": False,
             "enable_queue_totals": False,
             "statistics_db_event_queue": 0,
-            "object_totals": _objects(nodes),
-            "local": local,
+            "object_totals": object_totals(nodes),
+            "local": self._local(overview, nodes),
             **_totals(nodes, [row for row in rows if isinstance(row, VhostStats)], ages),
         }
         if caller().monitors:
@@ -118,17 +127,6 @@ class OverviewEndpoints(Endpoints):
 
 def _render_flag(flag: FeatureFlagView) -> Body:
     return {**flag}
-
-
-def _objects(nodes: list[NodeStats]) -> dict[str, int]:
-    """Return counts of objects: of clients the sum, of the catalog those of one node."""
-    found = {
-        name: sum(getattr(node.totals, name) for node in nodes)
-        for name in ("connections", "channels", "consumers")
-    }
-    for name in ("exchanges", "queues"):
-        found[name] = max((getattr(node.totals, name) for node in nodes), default=0)
-    return found
 
 
 def _totals(nodes: list[NodeStats], vhosts: list[VhostStats], ages: Ages) -> Body:

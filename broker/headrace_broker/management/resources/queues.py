@@ -87,35 +87,39 @@ class QueueEndpoints(Endpoints):
     async def _known(self, queues: Sequence[Queue], ages: Ages) -> list[Known]:
         """Return the facts about queues, without those that are gone meanwhile."""
         flows = asyncio.ensure_future(self._flows())
-        stats = asyncio.ensure_future(self._stats(queues, ages))
-        found: list[QueueStatus] = []
+        found: list[tuple[Queue, QueueStatus]] = []
         for at, queue in enumerate(queues, 1):
             status = self._source.queue(queue.vhost, queue.name)
             if status is not None:
-                found.append(status)
+                found.append((queue, status))
             if at % LISTING_TURN_ROWS == 0:
                 await asyncio.sleep(0)
-        every = self._with_flow(await self._counted(found), await flows)
-        figures = await stats
-        return [(status, figures.get((status.vhost, status.name))) for status in every]
+        away = [queue.group for queue, status in found if status.counts is None]
+        stats = await self._stats(queues, ages, away)
+        counted = await self._counted(
+            [(queue, _told(status, stats.get(queue.group))) for queue, status in found]
+        )
+        moving = await flows
+        return [
+            (_with_flow(status, moving.get(queue.group)), stats.get(queue.group))
+            for queue, status in counted
+        ]
 
     async def _stats(
-        self, queues: Sequence[Queue], ages: Ages
-    ) -> dict[tuple[str, str], QueueStats]:
-        """Return the figures of queues over time, as far as their leaders answer."""
+        self, queues: Sequence[Queue], ages: Ages, current: Sequence[int]
+    ) -> dict[int, QueueStats]:
+        """Return the figures of queues over time by group, as far as their leaders answer.
+
+        Args:
+            queues: all of them.
+            ages: of samples.
+            current: groups of those that have no replica here; their leaders tell all of them.
+        """
         groups = [queue.group for queue in queues]
-        question = ages.question(groups=groups if len(groups) <= PAGE_ROWS_MAX else None)
-        try:
-            async with asyncio.timeout(FLOWS_SECONDS_MAX):
-                rows, _ = await self._node.stats.ask(question)
-        except TimeoutError:
-            return {}
-        names = {queue.group: (queue.vhost, queue.name) for queue in queues}
-        return {
-            names[row.group]: row
-            for row in rows
-            if isinstance(row, QueueStats) and row.group in names
-        }
+        wanted = groups if len(groups) <= PAGE_ROWS_MAX else None
+        question = ages.question(groups=wanted, current=current)
+        rows, _ = await self._node.stats.ask(question, FLOWS_SECONDS_MAX)
+        return {row.group: row for row in rows if isinstance(row, QueueStats)}
 
     async def _flows(self) -> dict[int, QueueFlow]:
         """Return the flow state of the queues in which something moves, if the nodes answer."""
@@ -125,49 +129,25 @@ class QueueEndpoints(Endpoints):
         except TimeoutError:
             return {}
 
-    def _with_flow(
-        self, queues: Sequence[QueueStatus], flows: dict[int, QueueFlow]
-    ) -> list[QueueStatus]:
-        found = []
-        for status in queues:
-            queue = self._node.view.queue(status.vhost, status.name)
-            flow = flows.get(queue.group) if queue is not None else None
-            found.append(msgspec.structs.replace(status, flow=flow) if flow is not None else status)
-        return found
-
-    async def _counted(self, queues: Sequence[QueueStatus]) -> list[QueueStatus]:
-        """Ask the leaders of queues without a replica here who they are, and for the counts."""
+    async def _counted(
+        self, queues: Sequence[tuple[Queue, QueueStatus]]
+    ) -> list[tuple[Queue, QueueStatus]]:
+        """Ask for the leaders and counts of queues of which no node has told."""
         slots = asyncio.Semaphore(COUNTS_AT_ONCE)
 
-        async def count(status: QueueStatus) -> QueueStatus:
-            queue = self._node.view.queue(status.vhost, status.name)
-            if status.has_counts or queue is None:
-                return status
-            try:
-                async with slots, asyncio.timeout_at(deadline):
-                    return await self._count(status, queue)
-            except (AmqpError, TimeoutError):
-                return status
+        async def count(queue: Queue, status: QueueStatus) -> tuple[Queue, QueueStatus]:
+            if status.counts is None:
+                with contextlib.suppress(AmqpError, TimeoutError):
+                    async with slots, asyncio.timeout_at(deadline):
+                        return queue, await self._count(status, queue)
+            return queue, status
 
         deadline = asyncio.get_running_loop().time() + COUNTS_SECONDS_MAX
-        return list(await asyncio.gather(*(count(status) for status in queues)))
+        return list(await asyncio.gather(*(count(*each) for each in queues)))
 
     async def _count(self, status: QueueStatus, queue: Queue) -> QueueStatus:
         counts, leader = await self._node.led_counts(queue)
-        return msgspec.structs.replace(
-            status,
-            leader=leader or status.leader,
-            has_counts=True,
-            messages_ready=counts.ready,
-            messages_unacknowledged=counts.unsettled,
-            messages_delayed=counts.delayed,
-            messages_dlx=counts.dead,
-            consumers=counts.consumers,
-            oldest_ms=counts.oldest_ms,
-            watermark=counts.watermark,
-            archived=counts.archived,
-            archived_bytes=counts.archived_bytes,
-        )
+        return msgspec.structs.replace(status, leader=leader or status.leader, counts=counts)
 
     @got("/api/queues/{vhost}/{queue}", "A queue.", QueueView, query=(*AGES, *COLUMNS))
     async def _get(self, request: web.Request) -> web.Response:
@@ -176,14 +156,14 @@ class QueueEndpoints(Endpoints):
         if status is None:
             raise not_found(f"queue '{queue.name}' in vhost '{queue.vhost}'")
         ages = asked_ages(request)
+        away = [queue.group] if status.counts is None else []
+        stats = (await self._stats([queue], ages, away)).get(queue.group)
+        status = _told(status, stats)
         # Without an answer there is only what the replica here says, if there is one.
         with contextlib.suppress(AmqpError, TimeoutError):
             async with asyncio.timeout(COUNTS_SECONDS_MAX):
                 status = await self._count(status, queue)
-                status = msgspec.structs.replace(
-                    status, flow=await self._node.flow_report.queue(queue)
-                )
-        stats = (await self._stats([queue], ages)).get((queue.vhost, queue.name))
+                status = _with_flow(status, await self._node.flow_report.queue(queue))
         body = _rendered((status, stats), ages, int(self._node.clock.queue_ms()))
         return json_answer(chosen(body, columns(request)))
 
@@ -237,6 +217,19 @@ class QueueEndpoints(Endpoints):
         queue = await self._known_queue(vhost, name)
         check_not_exclusive(queue)
         return queue
+
+
+def _told(status: QueueStatus, stats: QueueStats | None) -> QueueStatus:
+    """Return the state of a queue by its leader where it tells that."""
+    if stats is None or stats.counts is None:
+        return status
+    return msgspec.structs.replace(
+        status, leader=stats.leader, counts=stats.counts, replicas=stats.replicas
+    )
+
+
+def _with_flow(status: QueueStatus, flow: QueueFlow | None) -> QueueStatus:
+    return msgspec.structs.replace(status, flow=flow) if flow is not None else status
 
 
 def _rendered(known: Known, ages: Ages, now_ms: int) -> dict[str, Any]:

@@ -52,6 +52,7 @@ class Ages(NamedTuple):
         groups: Sequence[int] | None = (),
         vhosts: bool = False,
         exchanges: Sequence[tuple[str, str]] | None = (),
+        current: Sequence[int] = (),
     ) -> Stats:
         """Return what nodes are asked."""
         return Stats(
@@ -61,6 +62,7 @@ class Ages(NamedTuple):
             step_ms=self.step_ms,
             vhosts=vhosts,
             exchanges=tuple(exchanges) if exchanges is not None else None,
+            current=tuple(current),
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import msgspec
@@ -12,26 +12,39 @@ from headrace_broker.management.view.flow_rendering import render_queue_moves
 from headrace_broker.management.view.shard_rows import merge_nodes
 from headrace_broker.model.definition import QUEUE_QUORUM
 from headrace_broker.model.flow import FLOW, RUNNING
-from headrace_broker.model.status import LocalTotals, MessageCounters, NodeStatus, QueueStatus
+from headrace_broker.model.stats import NodeStats
+from headrace_broker.model.status import NodeStatus, QueueStatus
 
 
-def render_local(
-    totals: LocalTotals, counters: MessageCounters, rates: dict[str, float]
-) -> dict[str, Any]:
-    """Return what the answering node itself has, in GET /api/overview."""
-    stats: dict[str, Any] = {}
-    for name, count in msgspec.structs.asdict(counters).items():
-        stats[name] = count
-        stats[f"{name}_details"] = {"rate": rates[name]}
-    ready, unacknowledged = totals.messages_ready, totals.messages_unacknowledged
+def object_totals(nodes: Collection[NodeStats]) -> dict[str, int]:
+    """Return counts of objects: of clients the sum, of the catalog those of one node."""
+    every = [node.totals for node in nodes]
     return {
-        "object_totals": msgspec.structs.asdict(totals.objects),
+        "connections": sum(each.connections for each in every),
+        "channels": sum(each.channels for each in every),
+        "consumers": sum(each.consumers for each in every),
+        "exchanges": max((each.exchanges for each in every), default=0),
+        "queues": max((each.queues for each in every), default=0),
+    }
+
+
+def render_local(shards: Collection[NodeStats], rates: dict[str, float]) -> dict[str, Any]:
+    """Return what the processes of the answering node have together, in GET /api/overview."""
+    stats: dict[str, Any] = {}
+    for name, rate in rates.items():
+        stats[name] = sum(getattr(each.counters, name) for each in shards)
+        stats[f"{name}_details"] = {"rate": rate}
+    ready = sum(each.messages_ready for each in shards)
+    unacknowledged = sum(each.messages_unacknowledged for each in shards)
+    later, kept = sum(e.messages_later for e in shards), sum(e.messages_dlx for e in shards)
+    return {
+        "object_totals": object_totals(shards),
         "queue_totals": {
-            "messages": ready + unacknowledged + totals.messages_delayed + totals.messages_dlx,
+            "messages": ready + unacknowledged + later,
             "messages_ready": ready,
             "messages_unacknowledged": unacknowledged,
-            "messages_delayed": totals.messages_delayed,
-            "messages_dlx": totals.messages_dlx,
+            "messages_delayed": later - kept,
+            "messages_dlx": kept,
         },
         "message_stats": stats,
     }
@@ -70,18 +83,18 @@ def render_queue(queue: QueueStatus, now_ms: int) -> dict[str, Any]:
     }
     if queue.kind == QUEUE_QUORUM:
         body["delivery_limit"] = queue.delivery_limit if queue.delivery_limit >= 0 else "unlimited"
-    if queue.has_counts:
-        mark = queue.watermark
+    if (counts := queue.counts) is not None:
+        mark = counts.watermark
         body |= {
-            "messages": queue.messages,
-            "messages_ready": queue.messages_ready,
-            "messages_unacknowledged": queue.messages_unacknowledged,
-            "messages_delayed": queue.messages_delayed,
-            "messages_dlx": queue.messages_dlx,
+            "messages": counts.held,
+            "messages_ready": counts.ready,
+            "messages_unacknowledged": counts.unsettled,
+            "messages_delayed": counts.delayed,
+            "messages_dlx": counts.dead,
             "message_bytes": mark.byte_count,
-            "consumers": queue.consumers,
-            "archived_messages": queue.archived,
-            "archived_message_bytes": queue.archived_bytes,
+            "consumers": counts.consumers,
+            "archived_messages": counts.archived,
+            "archived_message_bytes": counts.archived_bytes,
             "saturated": mark.saturated,
             "confirms_deferred": mark.deferred,
             "watermarks": {
@@ -92,7 +105,9 @@ def render_queue(queue: QueueStatus, now_ms: int) -> dict[str, Any]:
             },
             "replicas": msgspec.to_builtins(queue.replicas),
             "snapshot_index": queue.snapshot_index,
-            "oldest_message_age_ms": max(0, now_ms - queue.oldest_ms) if queue.oldest_ms else None,
+            "oldest_message_age_ms": max(0, now_ms - counts.oldest_ms)
+            if counts.oldest_ms
+            else None,
             "head_message_timestamp": queue.head_timestamp if queue.head_timestamp >= 0 else None,
         }
     return body

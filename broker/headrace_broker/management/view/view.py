@@ -231,9 +231,8 @@ QueueView = _view(
         "delivery_limit": int | str,
         "flow": QueueFlowView,
         **_figures(LENGTHS),
-        **dict.fromkeys(("messages_delayed", "messages_dlx"), _optional(int)),
-        **dict.fromkeys(("message_bytes", "consumers", "confirms_deferred"), int),
-        **dict.fromkeys(("archived_messages", "archived_message_bytes"), int),
+        **dict.fromkeys(("messages_delayed", "messages_dlx", "message_bytes", "consumers"), int),
+        **dict.fromkeys(("confirms_deferred", "archived_messages", "archived_message_bytes"), int),
         "saturated": bool,
         "watermarks": WatermarksView,
         "replicas": list[ReplicaView],
@@ -441,7 +440,7 @@ class ObjectsView(TypedDict):
 
 
 class LocalView(TypedDict):
-    """Figures of the answering node alone."""
+    """Figures of the answering node alone, over its processes."""
 
     object_totals: ObjectsView
     queue_totals: dict[str, int]
@@ -463,7 +462,7 @@ OverviewView = _view(
         "nodes": list[dict[str, Any]],
         "statistics_db_event_queue": int,
         "object_totals": ObjectsView,
-        "local": LocalView,
+        "local": LocalView | None,
         "queue_totals": LengthsView,
         "message_stats": TotalStatsView,
         "churn_rates": ChurnView,

@@ -11,6 +11,7 @@ from headrace_broker.catalog.view import CatalogView
 from headrace_broker.config.shards import process_ids
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import LISTING_ROWS_MAX
+from headrace_broker.model.status import QueueCounts
 from headrace_broker.runtime.administration.log_level import LogLevels
 from headrace_broker.runtime.archive.service import ArchiveService
 from headrace_broker.runtime.clients.client_list import ClientListing
@@ -19,7 +20,6 @@ from headrace_broker.runtime.cluster.topology import Topology
 from headrace_broker.runtime.contract.clock import Clock
 from headrace_broker.runtime.contract.port import QueueListener
 from headrace_broker.runtime.explain.flow_report import FlowReport
-from headrace_broker.runtime.inspect.counts import QueueCounts
 from headrace_broker.runtime.inspect.message_service import MessageService
 from headrace_broker.runtime.inspect.publish_service import PublishService
 from headrace_broker.runtime.lease.group_commands import amqp_errors

@@ -8,21 +8,12 @@ from headrace_broker.flow.alarm import STAGE_ALARM
 from headrace_broker.model.definition import QUEUE_QUORUM, Policy, Queue
 from headrace_broker.model.flow_parameter import PARAMETERS
 from headrace_broker.model.shard import SHARD_IDS, node_name, shard_name
-from headrace_broker.model.status import (
-    LocalTotals,
-    MessageCounters,
-    NodeStatus,
-    Overview,
-    QueueStatus,
-    ReplicaStatus,
-    ResourceStatus,
-    WatermarkStatus,
-)
+from headrace_broker.model.status import NodeStatus, Overview, QueueStatus, ResourceStatus
 from headrace_broker.runtime.alarm.alarms import AlarmStatus
 from headrace_broker.runtime.cluster.node_directory import version_problem
-from headrace_broker.runtime.inspect.counts import watermark_of
+from headrace_broker.runtime.hosting.replica_report import replica_rows
+from headrace_broker.runtime.inspect.counts import counts_of
 from headrace_broker.runtime.intake.flow_settings import Setting
-from headrace_broker.runtime.metrics.local_totals import local_totals, message_counters
 from headrace_broker.runtime.node.node import BrokerNode
 from headrace_broker.runtime.node.parts import why_leaderless
 from headrace_broker.runtime.replica.head_timestamp import HeadTimestamps
@@ -30,7 +21,6 @@ from headrace_broker.runtime.replica.queue_settings import queue_settings
 from headrace_broker.runtime.security.authenticator import Verdict
 from headrace_broker.runtime.security.certificate_end import first_end_s
 from headrace_raftlog.model.group import CATALOG_GROUP
-from headrace_raftlog.model.membership import Membership, member_node, name_of
 
 
 class NodeStatusSource:
@@ -105,18 +95,6 @@ class NodeStatusSource:
             nodes=self._nodes(),
         )
 
-    def counters(self) -> MessageCounters:
-        """Return what went through this node's connections."""
-        return message_counters(self._node.hosting.traffic)
-
-    def totals(self) -> LocalTotals:
-        """Return this node's sums, for which it looks at each queue that it leads."""
-        return local_totals(self._node)
-
-    def queues(self) -> list[QueueStatus]:
-        """Return all queues of the cluster."""
-        return [self._queue(queue) for queue in self._node.catalog.catalog.queues()]
-
     def queue(self, vhost: str, name: str) -> QueueStatus | None:
         """Return one queue."""
         queue = self._node.catalog.catalog.queue(vhost, name)
@@ -141,7 +119,7 @@ class NodeStatusSource:
         node = self._node
         own = node.config.node.id
         boots = {**node.peers_up, own: node.raft.boot}
-        catalog = self._replicas(CATALOG_GROUP)
+        catalog = replica_rows(node.raft, node.names, CATALOG_GROUP)
         return tuple(
             NodeStatus(
                 id=member.id,
@@ -219,20 +197,6 @@ class NodeStatusSource:
         """Return the limits of flow control by name."""
         return {name: self._node.flow_settings.find(name) for name in PARAMETERS}
 
-    def _replicas(self, group: int) -> tuple[ReplicaStatus, ...]:
-        try:
-            membership = self._node.raft.members(group)
-        except KeyError:  # there is no replica here, or not yet
-            return ()
-        return tuple(
-            ReplicaStatus(
-                node=self._name(int(member_node(member))),
-                member=name_of(member),
-                role=role_of(membership, member),
-            )
-            for member in membership.everyone()
-        )
-
     def _queue(self, queue: Queue) -> QueueStatus:
         node = self._node
         host = node.hosting.hosts.get(queue.group)
@@ -253,23 +217,14 @@ class NodeStatusSource:
             arguments=queue.arguments,
             leader=self._name(leader),
             members=tuple(self._name(member) for member in queue.members),
-            has_counts=host is not None,
-            messages_ready=int(host.machine.ready_count) if host else 0,
-            messages_unacknowledged=int(host.machine.unsettled_count) if host else 0,
-            messages_delayed=int(host.machine.delayed_count) if host else None,
-            messages_dlx=int(host.machine.dead_count) if host else None,
-            consumers=int(host.machine.consumer_count) if host else 0,
-            replicas=self._replicas(queue.group) if queue.logged else (),
+            counts=counts_of(host) if host is not None else None,
+            replicas=replica_rows(node.raft, node.names, queue.group) if queue.logged else (),
             snapshot_index=snapshot_index,
-            oldest_ms=int(host.machine.oldest_ms()) if host else 0,
-            archived=int(host.machine.archived_count) if host else 0,
-            archived_bytes=int(host.machine.archived_bytes) if host else 0,
             head_timestamp=self._heads.timestamp(host) if host else -1,
             policy=policy.name if policy is not None else "",
             operator_policy=operator_policy.name if operator_policy is not None else "",
             definition=merged(policy, operator_policy),
             delivery_limit=self._delivery_limit(queue, policy, operator_policy),
-            watermark=watermark_of(host) if host else WatermarkStatus(),
         )
 
     def _delivery_limit(self, queue: Queue, policy: Policy | None, operator: Policy | None) -> int:
@@ -279,10 +234,3 @@ class NodeStatusSource:
         limits = self._node.catalog.catalog.vhost_limits(queue.vhost)
         settings = queue_settings(queue, effective(queue, policy, operator, limits))
         return int(settings.delivery_limit)
-
-
-def role_of(membership: Membership, member: int) -> str:
-    """Return what a member is in its group: "voter", "learner" or "leaving"."""
-    if member in membership.voters:
-        return "voter"
-    return "learner" if member in membership.learners else "leaving"

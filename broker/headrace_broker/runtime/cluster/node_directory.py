@@ -16,9 +16,10 @@ from headrace_broker.catalog.cluster_version import in_force
 from headrace_broker.catalog.event import Event, NodeAdded, NodeRemoved
 from headrace_broker.catalog.version import ZONES
 from headrace_broker.catalog.view import CatalogView
+from headrace_broker.config.shards import moved
 from headrace_broker.logs.log_event import CLUSTER, NODE_REFUSED, log_event
 from headrace_broker.model.definition import Node
-from headrace_broker.model.shard import SHARD_IDS, belongs_to, is_further, node_name
+from headrace_broker.model.shard import SHARD_IDS, belongs_to, is_further, node_name, shard_name
 from headrace_raftlog.model.group import CATALOG_GROUP
 from headrace_raftlog.model.membership import Membership, member_node
 
@@ -27,6 +28,8 @@ PORT_MAX: Final = 65535
 _HOST_DEAD_LETTERS: Final = frozenset(string.ascii_letters + string.digits + ".-_:%")
 FAREWELL_LOOKS_MAX: Final = 40  # at the catalog's members before a removed node is cut off anyway
 FAREWELL_LOOK_SECONDS: Final = 0.25  # between two of them
+ELSEWHERE_SECONDS: Final = 3.0  # in which they are called at one of two addresses; then doubled
+ELSEWHERE_SECONDS_MAX: Final = 60.0
 
 log = logging.getLogger("headrace.cluster")
 
@@ -66,8 +69,13 @@ class NodeDirectory:
         self.added: Callable[[int], None] = _ignore  # called with the id of each node that came
         # called with the id of each node that went, this one's among them
         self.removed: Callable[[int], None] = _ignore
+        self.peers_up: Mapping[int, int] = {}  # by node id, 0 for those that are not heard
         self._settled = False
         self._addresses = {node.id: node.address for node in self._seeds.values()}
+        self._called = dict(self._addresses)  # where they were called last
+        self._elsewhere = False  # they are called where the configuration has them
+        self._elsewhere_s = ELSEWHERE_SECONDS
+        self._turn: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._again = False
 
@@ -100,6 +108,8 @@ class NodeDirectory:
                 changed = True
         if changed:
             self._sync()
+            if self._turn is None and not self._settled:
+                self._turn_later()
 
     def adopt(self, node: Node) -> None:
         """Talk to a member of the cluster that calls before the catalog is known here."""
@@ -110,6 +120,7 @@ class NodeDirectory:
     def settle(self) -> None:
         """The catalog is caught up: nodes of the configuration that it does not know are none."""
         self._settled = True
+        self._end_turns()
         for node in [node for node in self.names if self._view.node(node) is None]:
             if node != self._own:
                 log.warning(
@@ -122,6 +133,7 @@ class NodeDirectory:
 
     async def stop(self) -> None:
         """Stop changing peers."""
+        self._end_turns()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -139,6 +151,36 @@ class NodeDirectory:
             self.others.pop(node, None)
             self.removed(node)
 
+    def _turn_later(self) -> None:
+        self._turn = asyncio.get_running_loop().call_later(self._elsewhere_s, self._turn_round)
+        self._elsewhere_s = min(2 * self._elsewhere_s, ELSEWHERE_SECONDS_MAX)
+
+    def _turn_round(self) -> None:
+        """Call nodes where the configuration has them, for all may have moved; or back again."""
+        self._elsewhere = not self._elsewhere
+        self._turn_later()
+        self._sync()
+
+    def _end_turns(self) -> None:
+        if self._turn is not None:
+            self._turn.cancel()
+
+    def _address(self, node: int) -> str:
+        """Return where to call a node; one that is heard stays where it is."""
+        if self._settled:
+            return self._addresses[node]
+        if self.peers_up.get(node):
+            return self._called[node]
+        return (self._elsewhere and self._configured(node)) or self._addresses[node]
+
+    def _configured(self, node: int) -> str:
+        """Return where the configuration has a node, or a process of one, "" for nowhere."""
+        seed = self._seeds.get(node) or self._seeds.get(node % SHARD_IDS)
+        shard = (node - seed.id) // SHARD_IDS if seed is not None else 0
+        if seed is None or self.names[node] != shard_name(seed.name, shard):
+            return ""
+        return moved(seed.address, shard) if shard else seed.address
+
     def _sync(self) -> None:
         self._again = True
         if self._task is None or self._task.done():
@@ -153,10 +195,10 @@ class NodeDirectory:
         looks = 0
         while self._again:
             self._again = False
-            wanted = {node: self._addresses[node] for node in self.names}
+            wanted = self._called = {node: self._address(node) for node in self.names}
             leaving = [node for node in self._members() if node not in wanted]
             if looks < FAREWELL_LOOKS_MAX:
-                wanted |= {node: self._addresses[node] for node in leaving}
+                wanted = wanted | {node: self._addresses[node] for node in leaving}
             await self._raft.set_peers(wanted, self._view.forgotten())
             if leaving and looks < FAREWELL_LOOKS_MAX:
                 self._again = True

@@ -45,9 +45,10 @@ from headrace_broker.model.reply_code import (
     AmqpError,
     UpgradePendingError,
 )
+from headrace_broker.model.status import QueueCounts
 from headrace_broker.runtime.cluster.catalog_service import CatalogService, CatalogUnavailableError
 from headrace_broker.runtime.hosting.hosting import Hosting
-from headrace_broker.runtime.inspect.counts import CountsClient, QueueCounts
+from headrace_broker.runtime.inspect.counts import CountsClient
 from headrace_broker.runtime.routing.unknown_arguments import UNKNOWN_ARGUMENTS
 from headrace_broker.runtime.rpc.leader import LeaderUnavailableError, QueueGoneError
 

@@ -25,6 +25,7 @@ from headrace_broker.runtime.contract.traffic import Traffic
 from headrace_broker.runtime.dead_letter.session import DeadLetterSession
 from headrace_broker.runtime.hosting.departures import Departures
 from headrace_broker.runtime.hosting.ends import Duties, Owner, ignore
+from headrace_broker.runtime.hosting.sibling_leads import SiblingLeads
 from headrace_broker.runtime.intake.intake_turns import IntakeTurns
 from headrace_broker.runtime.intake.intake_watch import IntakePoller, IntakeWatch
 from headrace_broker.runtime.intake.outflow_watch import OutflowWatch
@@ -36,7 +37,7 @@ from headrace_broker.runtime.session.session import QueueSession
 from headrace_broker.runtime.session.wire import Send, SessionRouter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from headrace_raftlog.node.node import RaftNode
 
@@ -74,10 +75,12 @@ class Hosting:
         send: Send,
         clock: Clock | None = None,
         ledger: Ledger | None = None,
+        siblings: Collection[int] = (),
     ) -> None:
         self.clock = Clock() if clock is None else clock  # gives the time stamps of commands
         self.session_router = SessionRouter(node, send)  # connects sessions and replicas
         self.hosts: dict[int, QueueHost] = {}  # replicas on this node by queue group
+        self.sibling_leads = SiblingLeads(siblings, self.hosts, send)  # queues led next door
         self.recent = RecentlyApplied(self.hosts)  # in the order of what was applied to them
         self.on_unused: Callable[[Queue], None] = ignore  # an auto-delete queue's last one went
         # called when a message that a queue still holds cannot be read; the node must stop
@@ -148,6 +151,7 @@ class Hosting:
     def _tick(self) -> None:
         self._tick_later()
         self.session_router.mend()
+        self.sibling_leads.poll()
         owed, self._owed = self._owed, set()
         for group, node in owed:
             if (host := self.hosts.get(group)) is not None:
@@ -271,6 +275,7 @@ class Hosting:
 
     def leader_changed(self, queue: Queue, leader: int) -> None:
         """Turn to a queue's new leader once the current loop turn is over."""
+        self.sibling_leads.changed(queue.group)
         asyncio.get_running_loop().call_soon(self._follow, queue, leader)
 
     def _follow(self, queue: Queue, leader: int) -> None:
@@ -436,6 +441,7 @@ class Hosting:
     def peer_changed(self, peer: int, up: bool, boot: int) -> None:
         """Note that a node came or went; resend to it, or give its consumers' messages back."""
         self.session_router.forget(peer)
+        self.sibling_leads.peer_changed(peer, up)
         if (handle := self._grace_handles.pop(peer, None)) is not None:
             handle.cancel()
         if up:

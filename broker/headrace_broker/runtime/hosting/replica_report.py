@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from headrace_broker.model.limits import BALANCE_HAND_SECONDS
-from headrace_broker.model.status import LedQueue, MemberStatus, NodeLoad
+from headrace_broker.model.status import LedQueue, MemberStatus, NodeLoad, ReplicaStatus
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.rpc.question import Leads, Load, Replicas, Transfer
 from headrace_raftlog.model.membership import Membership, member_node, name_of
@@ -133,3 +133,28 @@ class ReplicaReport:
             fit = member.role == "voter" and member.online and member.lag <= LAG_ENTRIES_MAX
             if fit and not member.leader:
                 yield member.node
+
+
+def replica_rows(
+    raft: Replication, names: Mapping[int, str], group: int
+) -> tuple[ReplicaStatus, ...]:
+    """Return the members of a group that has a replica here, by the nodes' names; else none."""
+    try:
+        membership = raft.members(group)
+    except KeyError:  # there is no replica here, or not yet
+        return ()
+    return tuple(
+        ReplicaStatus(
+            node=names.get(int(member_node(member)), ""),
+            member=name_of(member),
+            role=role_of(membership, member),
+        )
+        for member in membership.everyone()
+    )
+
+
+def role_of(membership: Membership, member: int) -> str:
+    """Return what a member is in its group: "voter", "learner" or "leaving"."""
+    if member in membership.voters:
+        return "voter"
+    return "learner" if member in membership.learners else "leaving"

@@ -2,61 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from headrace_broker.model.definition import Queue
-from headrace_broker.model.status import WatermarkStatus
+from headrace_broker.model.status import QueueCounts, WatermarkStatus
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.rpc.leader import LeaderQuestion, Leaders
-
-
-class QueueCounts(NamedTuple):
-    """Ready messages, unsettled messages and attached consumers of a queue."""
-
-    ready: int
-    unsettled: int
-    consumers: int
-    oldest_ms: int = 0  # Unix time at which the oldest ready message arrived, 0 without one
-    watermark: WatermarkStatus = WatermarkStatus()  # whether it holds too much
-    leased: int = 0  # those of the unsettled ones that groups hold
-    archived: int = 0  # settled messages that are kept
-    archived_bytes: int = 0  # of their bodies
-    delayed: int = 0  # messages that become available later
-    dead: int = 0  # dead letters that are kept until they have arrived
-
-    @property
-    def held(self) -> int:
-        """Messages that have not left for good."""
-        return self.ready + self.unsettled + self.delayed + self.dead
-
-    @property
-    def is_empty(self) -> bool:
-        """True if a delete with `if-empty` passes; unsettled messages do not count in RabbitMQ."""
-        return self.held == self.unsettled
 
 
 def counts_of(host: QueueHost) -> QueueCounts:
     """Return what a replica holds."""
     machine = host.machine
-    return QueueCounts(
-        int(machine.ready_count),
-        int(machine.unsettled_count),
-        int(machine.consumer_count),
-        int(machine.oldest_ms()),
-        watermark_of(host),
-        int(machine.leased_count),
-        int(machine.archived_count),
-        int(machine.archived_bytes),
-        int(machine.delayed_count),
-        int(machine.dead_count),
-    )
-
-
-def watermark_of(host: QueueHost) -> WatermarkStatus:
-    """Return whether a replica's queue holds too much."""
-    machine = host.machine
     settings = machine.settings
-    return WatermarkStatus(
+    watermark = WatermarkStatus(
         saturated=machine.saturated,
         deferred=int(machine.deferred_count),
         byte_count=int(machine.held_bytes),
@@ -64,6 +20,18 @@ def watermark_of(host: QueueHost) -> WatermarkStatus:
         low=int(settings.low_watermark),
         high_bytes=int(settings.high_watermark_bytes),
         low_bytes=int(settings.low_watermark_bytes),
+    )
+    return QueueCounts(
+        int(machine.ready_count),
+        int(machine.unsettled_count),
+        int(machine.consumer_count),
+        int(machine.oldest_ms()),
+        watermark,
+        int(machine.leased_count),
+        int(machine.archived_count),
+        int(machine.archived_bytes),
+        int(machine.delayed_count),
+        int(machine.dead_count),
     )
 
 

@@ -19,11 +19,19 @@ from headrace_broker.flow.history import FINE_MS, History
 from headrace_broker.model import build_info
 from headrace_broker.model.limits import CONNECTIONS_MAX, DAMAGES_MAX, HISTORY_QUEUES_MAX
 from headrace_broker.model.stats import QUEUE_FIGURES, Listener, NodeStats, QueueStats, StatsRow
-from headrace_broker.model.status import DamageStatus
+from headrace_broker.model.status import (
+    DamageStatus,
+    MessageCounters,
+    ObjectTotals,
+    QueueCounts,
+    ReplicaStatus,
+)
 from headrace_broker.runtime.clients.churn import Churn
 from headrace_broker.runtime.clients.histories import Histories, samples
 from headrace_broker.runtime.clients.sample_turns import SampleTurns
-from headrace_broker.runtime.metrics.local_totals import local_totals, message_counters
+from headrace_broker.runtime.contract.traffic import Traffic
+from headrace_broker.runtime.hosting.replica_report import replica_rows
+from headrace_broker.runtime.inspect.counts import counts_of
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.rpc.correlator import ANSWER_SECONDS_MAX
 from headrace_broker.runtime.rpc.listing import Asked, ask_everywhere, serve_rows
@@ -128,15 +136,24 @@ class StatsBook:
             yield self._node_row(question)
         hosts = self._node.hosting.hosts
         groups = self._histories.keys() if question.groups is None else question.groups
-        for group in list(groups):
+        current = dict.fromkeys(question.current)
+        for group in {**dict.fromkeys(groups), **current}:
             history, host = self._histories.find(group), hosts.get(group)
-            if history is not None and host is not None and host.serving:
-                yield QueueStats(group, history.last(), samples(history, question))
+            if host is None or not host.serving or (history is None and group not in current):
+                continue
+            last = history.last() if history is not None else []
+            now = self._now(host) if group in current else ("", None, ())
+            yield QueueStats(group, last, samples(history, question), *now)
         yield from self._node.broker.rates.rows(question)
+
+    def _now(self, host: QueueHost) -> tuple[str, QueueCounts, tuple[ReplicaStatus, ...]]:
+        node, queue = self._node, host.queue
+        members = replica_rows(node.raft, node.names, queue.group) if queue.logged else ()
+        return node.config.node.name, counts_of(host), members
 
     def _node_row(self, question: Stats) -> NodeStats:
         node, config = self._node, self._node.config
-        totals = local_totals(node)
+        objects, held = local_totals(node)
         usage = resource.getrusage(resource.RUSAGE_SELF)
         return NodeStats(
             id=config.node.id,
@@ -145,14 +162,15 @@ class StatsBook:
             started_ms=self._started_ms,
             os_pid=os.getpid(),
             processors=os.cpu_count() or 1,
-            totals=totals.objects,
+            totals=objects,
             counters=message_counters(node.hosting.traffic),
             listeners=self._listeners(),
             last=self._own.last() if self._own is not None else [],
             samples=samples(self._own, question),
-            messages_ready=totals.messages_ready,
-            messages_unacknowledged=totals.messages_unacknowledged,
-            messages_later=totals.messages_delayed + totals.messages_dlx,
+            messages_ready=held.ready,
+            messages_unacknowledged=held.unsettled,
+            messages_later=held.delayed + held.dead,
+            messages_dlx=held.dead,
             fd_total=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             sockets_total=CONNECTIONS_MAX,
             run_queue=_run_queue(),
@@ -262,3 +280,40 @@ def _what(group: int, view: CatalogView) -> str:
         return "the catalog"
     queue = view.queue_by_group(group)
     return f"group {group}" if queue is None else f"queue '{queue.name}' in vhost '{queue.vhost}'"
+
+
+def message_counters(traffic: Traffic) -> MessageCounters:
+    """Return what went through a node's connections."""
+    return MessageCounters(
+        publish=int(traffic.publish),
+        confirm=int(traffic.confirm),
+        deliver=int(traffic.deliver),
+        redeliver=int(traffic.redeliver),
+        ack=int(traffic.ack),
+    )
+
+
+def local_totals(node: BrokerNode) -> tuple[ObjectTotals, QueueCounts]:
+    """Return what a node has, and what is in the queues that it leads.
+
+    It looks at each queue that the node leads: for requests that want these figures, and no others.
+    """
+    connections = node.broker.connections.values()
+    consumers = ready = unsettled = delayed = dead = 0
+    for host in node.hosting.hosts.values():
+        if host.serving:
+            machine = host.machine
+            consumers += int(machine.consumer_count)
+            ready += int(machine.ready_count)
+            unsettled += int(machine.unsettled_count)
+            delayed += int(machine.delayed_count)
+            dead += int(machine.dead_count)
+    catalog = node.catalog.catalog
+    objects = ObjectTotals(
+        connections=len(connections),
+        channels=sum(connection.channels for connection in connections),
+        consumers=consumers,
+        exchanges=len(catalog.exchanges()),
+        queues=len(catalog.queues()),
+    )
+    return objects, QueueCounts(ready, unsettled, consumers, delayed=delayed, dead=dead)

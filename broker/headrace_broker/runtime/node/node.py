@@ -104,9 +104,7 @@ class BrokerNode:
         self.flow = FlowLimits()  # limits of flow control
         self.ledger = Ledger(self.flow)  # accounts of what enters through this node
         self.raft = RaftNode(self._raft_options(cluster_tls, join_secret))  # the replicated logs
-        self.raft.on_fatal = on_fatal
-        self.raft.part = part_payload
-        self.raft.on_peer = self._on_peer
+        self.raft.on_fatal, self.raft.part = on_fatal, part_payload
         nodes = [Node(member.id, member.name, member.address) for member in config.cluster.nodes]
         self.flow_settings = FlowSettings(self.flow, config.limits.flow())  # keeps these up to date
         first_user = read_default_user(config.default_user)
@@ -125,11 +123,13 @@ class BrokerNode:
         send, others = self.raft.send, list(self.directory.others)
         self.rpc = Rpc(node, send, parts.caller)  # asks other nodes, and answers them
         self.replies = Replies(self.rpc, send)
-        hosting = self.hosting = Hosting(self.raft, node, others, send, self.clock, self.ledger)
+        around = self.clock, self.ledger, process_ids(config) - {node}
+        hosting = self.hosting = Hosting(self.raft, node, others, send, *around)
         for look in (self.ledger.poll, self.hosting.queue_gates.poll, self.hosting.intake.poll):
             self.flow_settings.watch(look)
         leaders = Leaders(self.rpc, hosting.hosts, hosting.locate, self.queue_exists)
-        self.router.led.hosts = hosting.hosts
+        led = self.router.led
+        led.hosts, led.siblings_lead = hosting.hosts, hosting.sibling_leads.is_led
         self.counts, self.browsing = CountsClient(leaders), BrowsingClient(leaders)
         commands = GroupCommands(leaders, hosting.new_session_id)
         self.leases = LeaseClient(leaders, commands)  # asks queues for groups that lease messages
@@ -174,10 +174,11 @@ class BrokerNode:
         self.names = self.directory.names  # of all of them by id
         # boot count by node id of the other nodes that are heard, 0 for those that are not
         self.peers_up: dict[int, int] = dict.fromkeys(self.directory.others, 0)
+        self.directory.peers_up = self.peers_up
         self.catalog.reach.limits, self.catalog.reach.peers_up = self.flow, self.peers_up
         # whether this node is drained
         self.maintenance = Maintenance(config.node.id, config.node.name, view, self.raft)
-        self.raft.on_removed = self.maintenance.expel
+        self.raft.on_removed, self.raft.on_peer = self.maintenance.expel, self._on_peer
         self.raft.fail_together = self.directory.are_one
         parts.watch_founding(
             parts.Founded(

@@ -14,6 +14,7 @@ from headrace_broker.runtime.cluster.catalog_service import CatalogService
 from headrace_broker.runtime.cluster.maintenance import Maintenance
 from headrace_broker.runtime.contract.payload import MALFORMED, brief
 from headrace_broker.runtime.hosting.hosting import Hosting
+from headrace_broker.runtime.hosting.sibling_leads import Leading
 from headrace_broker.runtime.intake.outflow_watch import Claims, Outflows
 from headrace_broker.runtime.intake.remote_debt import DebtHeard, DebtReport, RemoteDebts
 from headrace_broker.runtime.node.parts import CatalogForward, Stopping
@@ -88,6 +89,7 @@ def payload_handlers(parts: Receivers) -> Handlers:
         Stopping: lambda peer, _: parts.maintenance.stopping.add(peer),
         Outflows: lambda peer, told: hosting.outflow.receive(peer, told.rows, _now_us()),
         Claims: lambda peer, told: hosting.outflow.hear_claims(peer, told.rows, _now_us()),
+        Leading: hosting.sibling_leads.receive,
         Reply: lambda _, reply: parts.replies.receive_reply(reply),
     }
     return handlers

@@ -83,17 +83,20 @@ class Replica(Protocol):
 
 @final
 class LedQueues(Locality):
-    """The queues that this node leads, for exchanges that deliver to no others."""
+    """The queues that this node's processes lead, for exchanges that deliver to no others."""
 
     def __init__(self, queues: dict[str, dict[str, Queue]], draw: Callable[[int], int]) -> None:
-        self.hosts: Mapping[int, Replica] = {}  # replicas on this node by queue group
+        self.hosts: Mapping[int, Replica] = {}  # replicas in this process by queue group
+        # returns whether another process of the node leads a queue group
+        self.siblings_lead: Callable[[int], bool] = lambda group: False
         self._queues = queues  # those of the catalog, by vhost and name
         self._draw = draw  # returns a random number below its argument
 
     def is_local(self, vhost: str, queue: str) -> bool:
         """Return whether this node leads a queue."""
-        host = self.hosts.get(self._queues[vhost][queue].group)
-        return host is not None and host.leading
+        group = self._queues[vhost][queue].group
+        host = self.hosts.get(group)
+        return (host is not None and host.leading) or self.siblings_lead(group)
 
     def draw(self, count: int) -> int:
         """Return a random number from 0 to `count` - 1."""

@@ -76,6 +76,7 @@ class Stats(Listing, frozen=True, tag="stats"):
     vhosts: bool = False  # all vhosts in which something has moved within an hour are wanted
     # exchanges that are wanted, by vhost and name; None for all, as vhosts
     exchanges: tuple[tuple[str, str], ...] | None = ()
+    current: tuple[int, ...] = ()  # queues of which content and members are wanted as they are now
 
 
 class LeaseGroups(Listing, frozen=True, tag="lease_groups"):

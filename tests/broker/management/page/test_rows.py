@@ -81,14 +81,6 @@ def test_totals_count_what_is_neither_ready_nor_at_consumers():
     assert rows.totals(told, {})["messages_later"] == 14
 
 
-def test_rates_that_nobody_has_measured_yet_are_those_of_the_last_samples():
-    first = (1000, 0, 0, 10, 20, 30, 0, 0)
-    second = (6000, 0, 0, 60, 30, 80, 5, 0)
-    node = msgspec.structs.replace(stats("n1", 0), last=[second, first])
-    found = rows.totals([node, node, stats("n2", 0)], None)["rates"]
-    assert found == {"publish": 20, "confirm": 4, "deliver": 20, "redeliver": 2, "ack": 0}
-
-
 def test_nodes_are_shown_with_what_they_tell_of_themselves():
     known = [NodeStatus(1, "n1", "h:1", True, 1), NodeStatus(2, "n2", "h:2", False, 0)]
     found = rows.nodes(known, {"n1": stats("n1", 0)}, {"n1": NodeFlow("n1", figures={"held": 1})})

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from headrace_broker.management.view.rendering import render_queue
-from headrace_broker.model.status import QueueStatus
+from headrace_broker.model.status import QueueCounts, QueueStatus
 
 
-def queue(**more: int) -> QueueStatus:
-    return QueueStatus("/", "q", "quorum", True, False, False, {}, "n1", ("n1",), **more)  # type: ignore[arg-type]
+def queue(oldest_ms: int = 0, head_timestamp: int = -1) -> QueueStatus:
+    counts, arguments = QueueCounts(0, 0, 0, oldest_ms), ("/", "q", "quorum", True, False, False)
+    return QueueStatus(*arguments, {}, "n1", ("n1",), counts=counts, head_timestamp=head_timestamp)
 
 
 def test_the_age_of_the_oldest_message_is_shown() -> None:

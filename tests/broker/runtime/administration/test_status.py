@@ -20,6 +20,7 @@ from headrace_broker.runtime.alarm.alarms import AlarmBoard
 from headrace_broker.runtime.cluster.cluster_clock import ClusterClock
 from headrace_broker.runtime.cluster.steady_clock import SteadyClock
 from headrace_broker.runtime.contract.traffic import Traffic
+from headrace_broker.runtime.metrics.stats import local_totals
 from headrace_raftlog.model.membership import Membership
 
 NODES = tuple(Node(number, f"n{number}", f"h:{number}") for number in (1, 2, 3))
@@ -121,9 +122,8 @@ def test_what_a_node_is_asked_for_often_looks_at_no_queue(world: World) -> None:
     world.declare("one")
     world.node.hosting.hosts = Untouchable(world.hosts)
     assert world.status.overview().cluster_name == "test"
-    assert world.status.counters().publish == 0
     with pytest.raises(AssertionError, match="every second"):
-        world.status.totals()
+        local_totals(world.node)
 
 
 def test_totals_are_those_of_led_queues(world: World) -> None:
@@ -133,10 +133,10 @@ def test_totals_are_those_of_led_queues(world: World) -> None:
     )
     world.hosts[led.group] = SimpleNamespace(machine=machine, serving=True)
     world.hosts[other.group] = SimpleNamespace(machine=machine, serving=False)
-    totals = world.status.totals()
-    assert (totals.objects.consumers, totals.objects.queues) == (1, 2)
-    assert (totals.messages_ready, totals.messages_unacknowledged) == (2, 3)
-    assert (totals.messages_delayed, totals.messages_dlx) == (4, 5)
+    objects, held = local_totals(world.node)
+    assert (objects.consumers, objects.queues) == (1, 2)
+    assert (held.ready, held.unsettled) == (2, 3)
+    assert (held.delayed, held.dead) == (4, 5)
 
 
 def test_new_node_names_those_whom_it_waits_for(world: World) -> None:
@@ -233,7 +233,7 @@ def test_node_without_the_catalog_shows_no_members(world: World) -> None:
 def test_queue_shows_its_members_and_how_far_its_snapshot_reaches(world: World) -> None:
     queue = world.declare("q")
     world.raft.memberships[queue.group] = Membership((1, 2), (RENEWED,))
-    (status,) = world.status.queues()
+    status: Any = world.status.queue("/", "q")
     assert status.replicas == (
         ReplicaStatus("n1", "1", "voter"),
         ReplicaStatus("n2", "2", "voter"),
@@ -245,8 +245,8 @@ def test_queue_shows_its_members_and_how_far_its_snapshot_reaches(world: World) 
 def test_queue_that_is_elsewhere_shows_no_members(world: World) -> None:
     queue = world.declare("q")
     del world.hosts[queue.group]
-    (status,) = world.status.queues()
-    assert (status.has_counts, status.replicas, status.snapshot_index) == (False, (), 0)
+    status: Any = world.status.queue("/", "q")
+    assert (status.counts, status.replicas, status.snapshot_index) == (None, (), 0)
 
 
 def test_memory_and_disk_of_a_node_are_told_as_it_reported_them(world: World) -> None:

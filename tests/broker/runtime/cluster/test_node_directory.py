@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import pytest
@@ -103,6 +103,65 @@ def test_configuration_counts_until_the_catalog_is_known() -> None:
         assert world.changes == ["+3", "-2"]
 
     run(scenario)
+
+
+def moved(node: Node, number: int = 0) -> Node:
+    """Return where a node was before all have moved; another process with a number."""
+    name = f"{node.name}:{number}" if number else node.name
+    return Node(node.id + 64 * number, name, f"old:{node.id + 100 * number}")
+
+
+def test_nodes_that_have_all_moved_are_called_where_the_configuration_has_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "ELSEWHERE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "ELSEWHERE_SECONDS_MAX", 0.0)
+
+    async def scenario(world: World) -> None:
+        old = [*map(moved, (ONE, TWO, THREE)), moved(TWO, 1), Node(67, "n5:1", "old:103")]
+        world.come(*old)
+        await settle()
+        at_disk = {node.id: node.address for node in old}
+        assert world.told[0] == at_disk
+        elsewhere = at_disk | {1: "h:1", 2: "h:2", 66: "h:102"}  # it names neither n3 nor n5
+        await until(lambda: world.told[-1] == elsewhere)
+        await until(lambda: world.told[-1] == at_disk)
+        await until(lambda: world.told[-1] == elsewhere)
+        world.directory.peers_up = {2: 7, 66: 0}
+        await until(lambda: world.told[-1] == at_disk | {2: "h:2"})
+        world.membership = Membership((1, 2, 3))
+        world.directory.settle()
+        await settle()
+        assert world.told[-1] == at_disk
+        count = len(world.told)
+        world.directory.peers_up = {}
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(world.told) == count
+
+    run(scenario)
+
+
+def test_a_node_is_called_where_it_was_before_it_is_called_elsewhere() -> None:
+    async def scenario(world: World) -> None:
+        world.come(moved(ONE), moved(TWO))
+        await settle()
+        assert world.told == [{1: "old:1", 2: "old:2"}]
+        loop = asyncio.get_running_loop()
+        turn = world.directory._turn
+        assert turn is not None
+        assert 2.0 < turn.when() - loop.time() <= module.ELSEWHERE_SECONDS
+
+    run(scenario)
+
+
+async def until(check: Callable[[], bool]) -> None:
+    """Let the loop turn until something is so."""
+    for _ in range(10_000):
+        if check():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it is not so")
 
 
 def test_changes_are_followed() -> None:

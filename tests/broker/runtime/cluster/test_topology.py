@@ -35,9 +35,9 @@ from headrace_broker.model.reply_code import (
     RESOURCE_LOCKED,
     AmqpError,
 )
+from headrace_broker.model.status import QueueCounts
 from headrace_broker.runtime.cluster.catalog_service import CatalogUnavailableError
 from headrace_broker.runtime.cluster.topology import Topology
-from headrace_broker.runtime.inspect.counts import QueueCounts
 from headrace_broker.runtime.rpc.leader import LeaderUnavailableError, QueueGoneError
 
 QUEUE = Queue("/", "work", QUEUE_QUORUM, 7, (1, 2, 3))

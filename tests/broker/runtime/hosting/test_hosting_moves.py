@@ -74,16 +74,18 @@ class Raft:
 class World:
     """Node 1 of four."""
 
-    def __init__(self) -> None:
+    def __init__(self, siblings: frozenset[int] = frozenset()) -> None:
         self.raft = Raft()
         raft: Any = self.raft
         self.sent: list[int] = []
-        self.hosting = Hosting(raft, 1, [2, 3, 4], self._send)
+        self.payloads: list[Any] = []
+        self.hosting = Hosting(raft, 1, [2, 3, 4], self._send, siblings=siblings)
         for peer in (2, 3, 4):
             self.hosting.peer_changed(peer, True, 1)
 
     def _send(self, node: int, payload: bytes | Pieces) -> bool:
         self.sent.append(node)
+        self.payloads.append(payload)
         return True
 
     def open(self, queue: Queue, listener: Any) -> Any:
@@ -307,3 +309,32 @@ def test_leader_that_comes_later_ends_them_as_well_unless_the_node_is_back(run: 
         assert world.raft.downs() == [(4, 9)]
 
     run(scenario)
+
+
+def test_a_shard_tells_its_siblings_what_it_leads_and_no_longer_leads() -> None:
+    async def scenario() -> None:
+        world = World(frozenset({3}))
+        told = []
+
+        async def tell() -> None:
+            world.sent.clear()
+            world.payloads.clear()
+            await turns()
+            told.append((world.sent[:], [msgspec.msgpack.decode(x) for x in world.payloads]))
+
+        memory = Queue("/", "here", "classic", 9, (1,), durable=False)
+        world.hosting.departures.settle()
+        world.hosting.add_queue(HERE)
+        world.raft.groups[7].leadership(1, 1, True)
+        world.hosting.add_queue(memory)
+        await tell()
+        world.raft.groups[7].leadership(2, 2, False)
+        world.hosting.remove_queue(memory)
+        await tell()
+        world.hosting.stop()
+        assert told == [
+            ([3], [["leading", [7, 9], [], False]]),
+            ([3], [["leading", [], [7, 9], False]]),
+        ]
+
+    asyncio.run(scenario())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from pamqp.commands import Basic as frame_properties  # noqa: N813 - a namespace of classes
 
@@ -21,7 +22,7 @@ from headrace_broker.model.stats import (
     Samples,
     VhostStats,
 )
-from headrace_broker.model.status import DamageStatus
+from headrace_broker.model.status import DamageStatus, ReplicaStatus
 from headrace_broker.runtime.inspect.publish_service import PublishService
 from headrace_broker.runtime.metrics.source import NodeMetrics
 from headrace_broker.runtime.metrics.stats import StatsBook, damage_rows
@@ -109,6 +110,41 @@ def test_later_samples_of_a_node_know_what_moved_since_and_what_is_gone(config: 
         [own] = [held(NODE_FIGURES, row.last) for row in rows if isinstance(row, NodeStats)]
         assert own == vhost
         return own
+
+    asyncio.run(work())
+
+
+def test_queues_are_told_as_they_are_now_where_that_is_wanted_moved_or_not(config: Config) -> None:
+    async def work() -> None:
+        node = BrokerNode(config, lambda error: None)
+        await node.start()
+        try:
+            await node.join()
+            groups = {}
+            for name, kind in (("a", "quorum"), ("b", "quorum"), ("c", "quorum"), ("d", "classic")):
+                command = DeclareQueue("/", name, kind, durable=kind == "quorum")
+                declared: Any = await node.catalog.submit(command)
+                groups[name] = declared.value.group
+            for name in ("b", "b", "c"):
+                await publish(node, name, PLAIN)
+            book = StatsBook(node)
+            await book.sample()
+            node.hosting.hosts[groups["c"]].serving = False
+            wanted = tuple(groups[name] for name in ("a", "b", "c", "d"))
+            found: list[Any] = list(book.rows(Stats(current=wanted)))
+            rows = {each.group: each for each in found}
+            assert list(rows) == [groups[name] for name in ("a", "b", "d")]
+            for name, ready, members in (("a", 0, 1), ("b", 2, 1), ("d", 0, 0)):
+                row = rows[groups[name]]
+                assert (row.leader, row.counts.ready, len(row.replicas)) == ("n1", ready, members)
+            assert rows[groups["b"]].replicas == (ReplicaStatus("n1", "1", "voter"),)
+            assert [bool(row.last) for row in rows.values()] == [False, True, False]
+            [moved] = [
+                each for each in book.rows(Stats(groups=None)) if isinstance(each, QueueStats)
+            ]
+            assert (moved.group, moved.counts, moved.leader) == (groups["b"], None, "")
+        finally:
+            await node.stop()
 
     asyncio.run(work())
 

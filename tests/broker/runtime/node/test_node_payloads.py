@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ import pytest
 
 from headrace_broker.config.configuration import load_config
 from headrace_broker.runtime.contract.payload import encode
+from headrace_broker.runtime.hosting.sibling_leads import Leading
 from headrace_broker.runtime.intake.outflow_watch import Claims, Outflows
 from headrace_broker.runtime.node.node import BrokerNode
 from headrace_broker.runtime.node.payloads import payload_handlers
@@ -32,13 +34,12 @@ class Watch:
         self.told.append(("claims", node, rows))
 
 
-def node_at(tmp_path: Path) -> Any:
+def node_at(tmp_path: Path, shards: int = 1) -> Any:
     """Return a node that was not started."""
     path = tmp_path / "node.toml"
     nodes = '[{ id = 1, name = "n1", address = "127.0.0.1:1" }]'
-    path.write_text(
-        f'[node]\nid = 1\nname = "n1"\ndata_dir = "{tmp_path}"\n[cluster]\nnodes = {nodes}\n'
-    )
+    node = f'id = 1\nname = "n1"\nshards = {shards}\ndata_dir = "{tmp_path}"'
+    path.write_text(f"[node]\n{node}\n[cluster]\nnodes = {nodes}\n")
     return BrokerNode(load_config(path, {}), lambda error: None)
 
 
@@ -86,10 +87,30 @@ def test_payloads_that_are_not_understood_are_logged_now_and_then_and_hurt_no_ot
     assert len(texts[4]) < 300
 
 
+def test_a_shard_learns_of_its_siblings_alone_what_they_lead(tmp_path: Path) -> None:
+    async def work() -> Any:
+        node: Any = node_at(tmp_path, shards=3)
+        told: list[int] = []
+
+        def send(peer: int, _: bytes) -> bool:
+            told.append(peer)
+            return True
+
+        node.raft._transport = SimpleNamespace(send=send)
+        for peer, group in ((65, 7), (2, 8)):
+            node.hosting.peer_changed(peer, True, 1)
+            node.payloads.receive(peer, encode(Leading([group], [], True)))
+        assert told == [65]
+        return node.router.led.siblings_lead
+
+    siblings_lead = asyncio.run(work())
+    assert [siblings_lead(group) for group in (7, 8)] == [True, False]
+
+
 def test_every_kind_of_payload_has_a_tag_of_its_own(tmp_path: Path) -> None:
     async def work() -> list[str]:
         handlers: Any = payload_handlers(node_at(tmp_path))
         return [str(kind.__struct_config__.tag) for kind in handlers]
 
     tags = asyncio.run(work())
-    assert len(set(tags)) == len(tags) == 25
+    assert len(set(tags)) == len(tags) == 26

@@ -406,6 +406,20 @@ def test_local_random_exchange_draws_among_the_queues_led_here(followed: Followe
     assert set(drawn(followed, 50)) == {("q8",)}
 
 
+def test_local_random_exchange_draws_among_the_queues_of_all_shards_of_the_node(
+    followed: Followed,
+) -> None:
+    queues = local_random(followed, [f"q{number}" for number in range(9)])
+    lead(followed, queues[:1])
+    siblings = {queues[4].group, queues[5].group}
+    followed.router.led.siblings_lead = siblings.__contains__
+    found = Counter(drawn(followed, 3_000))
+    assert set(found) == {("q0",), ("q4",), ("q5",)}
+    assert all(900 < times < 1_100 for times in found.values())
+    siblings.clear()
+    assert set(drawn(followed, 50)) == {("q0",)}
+
+
 def test_local_random_exchange_finds_the_one_of_many_that_is_here(followed: Followed) -> None:
     queues = local_random(followed, [f"q{number}" for number in range(300)])
     lead(followed, queues[7:9])

@@ -23,11 +23,11 @@ from headrace_broker.gateways.grpc.server.errors import bad_field
 from headrace_broker.gateways.grpc.server.lookup import LookupService, check_name, missing
 from headrace_broker.gateways.grpc.server.page import Pager
 from headrace_broker.gateways.grpc.values.argument_table import read_table, written_table
+from headrace_broker.model import status as model_status
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow_status import QueueFlow
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.model.status import QueueStatus
-from headrace_broker.runtime.inspect import counts as runtime_counts
 from headrace_protos.broker.v1.topology_pb2 import (
     DeclareQueueRequest,
     DeclareQueueResponse,
@@ -165,7 +165,7 @@ class QueueCalls:
             return _render(status)
         return QueueDescription(vhost=queue.vhost, name=queue.name, type=queue.kind)  # just gone
 
-    async def _counts(self, queue: Queue) -> runtime_counts.QueueCounts | None:
+    async def _counts(self, queue: Queue) -> model_status.QueueCounts | None:
         """Return what the leader counts, None when it does not answer."""
         try:
             async with asyncio.timeout(COUNTS_SECONDS_MAX):
@@ -196,32 +196,20 @@ def _render(status: QueueStatus) -> QueueDescription:
         leader=status.leader,
         members=status.members,
     )
-    if status.has_counts:
-        described.counts.messages_ready = status.messages_ready
-        described.counts.messages_unacknowledged = status.messages_unacknowledged
-        described.counts.consumers = status.consumers
-        described.counts.oldest_ms = status.oldest_ms
-        _tell_later(described.counts, status.messages_delayed, status.messages_dlx)
-        described.counts.SetInParent()
+    if status.counts is not None:
+        described.counts.CopyFrom(_render_counts(status.counts))
     return described
 
 
-def _render_counts(counts: runtime_counts.QueueCounts) -> QueueCounts:
-    rendered = QueueCounts(
+def _render_counts(counts: model_status.QueueCounts) -> QueueCounts:
+    return QueueCounts(
         messages_ready=counts.ready,
         messages_unacknowledged=counts.unsettled,
         consumers=counts.consumers,
         oldest_ms=counts.oldest_ms,
+        messages_delayed=counts.delayed,
+        messages_dlx=counts.dead,
     )
-    _tell_later(rendered, counts.delayed, counts.dead)
-    return rendered
-
-
-def _tell_later(rendered: QueueCounts, delayed: int | None, dead: int | None) -> None:
-    if delayed is not None:
-        rendered.messages_delayed = delayed
-    if dead is not None:
-        rendered.messages_dlx = dead
 
 
 def _render_flow(flow: QueueFlow) -> QueueFlowState:

@@ -1,9 +1,10 @@
-"""Rates of the whole cluster out of counters of its nodes."""
+"""Rates of nodes together, out of their counters."""
 
 from __future__ import annotations
 
-from headrace_broker.management.page.pace import LOOKS_MAX, SECONDS_MAX, Pace
-from headrace_broker.model.status import MessageCounters
+from headrace_broker.management.view.pace import LOOKS_MAX, SECONDS_MAX, Pace
+from headrace_broker.model.stats import NodeStats, Samples
+from headrace_broker.model.status import MessageCounters, ObjectTotals
 
 
 def published(**counts: int) -> dict[str, MessageCounters]:
@@ -54,3 +55,23 @@ def test_what_was_counted_long_ago_is_forgotten():
     pace = Pace()
     pace.poll(0.0, published(n1=0))
     assert pace.poll(SECONDS_MAX + 1, published(n1=10**6)) is None
+
+
+def stats(name: str, published: int, last: Samples) -> NodeStats:
+    counters = MessageCounters(publish=published)
+    return NodeStats(1, name, "1", 0, 1, 1, ObjectTotals(), counters, (), last)
+
+
+def test_rates_that_nobody_has_measured_yet_are_those_of_the_last_samples():
+    first = (1000, 0, 0, 10, 20, 30, 0, 0)
+    second = (6000, 0, 0, 60, 30, 80, 5, 0)
+    pace, node = Pace(), stats("n1", 60, [second, first])
+    found = pace.rates(10.0, [node, node, stats("n2", 0, [])])
+    assert found == {"publish": 20, "confirm": 4, "deliver": 20, "redeliver": 2, "ack": 0}
+    found = pace.rates(12.0, [stats("n1", 160, [second, first])])
+    assert found == {"publish": 50, "confirm": 0, "deliver": 0, "redeliver": 0, "ack": 0}
+
+
+def test_samples_of_one_moment_give_no_rate_that_cannot_be_told():
+    still = (1000, 0, 0, 10, 20, 30, 0, 0)
+    assert set(Pace().rates(0.0, [stats("n1", 0, [still, still])]).values()) == {0}
