@@ -111,9 +111,8 @@ class Catalog(ClusterChanges):
         Returns:
             The answer, and what changed; only `Ok` comes with changes.
 
-        Raises:
-            CatalogVersionError: the entry is of a later release; nothing changed, and nothing
-                may be applied any more.
+        Raises CatalogVersionError: the entry is of a later release; nothing changed, and nothing
+        may be applied any more.
         """
         check_entry(data)
         self.applied_index = index

@@ -56,8 +56,7 @@ class LogView:
     def entries(self, low: i64, high: i64, bytes_max: i64) -> list[Entry]:
         """Return entries from `low` up to and without `high`, cut by bytes but never empty.
 
-        Raises:
-            KeyError: `low` is below the log's first index.
+        Raises KeyError: `low` is below the log's first index.
         """
         out: list[Entry] = []
         left: i64 = bytes_max

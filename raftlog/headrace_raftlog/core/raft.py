@@ -149,8 +149,7 @@ class RaftCore(RaftState):
             with the leadership; NOT_LEADER; or BUSY when too much waits already, or the
             leadership is being handed over.
 
-        Raises:
-            ValueError: `blobs` is empty.
+        Raises ValueError: `blobs` is empty.
         """
         if not blobs:
             raise ValueError("blobs must not be empty")
@@ -191,8 +190,7 @@ class RaftCore(RaftState):
             NOT_CAUGHT_UP; or BUSY while another change is under way, nothing of this term is
             committed yet, or the leadership is being handed over.
 
-        Raises:
-            ValueError: no group can have these members.
+        Raises ValueError: no group can have these members.
         """
         index: int = reconfiguration.propose_membership(self, Membership(voters, learners))
         if index > 0 and self.quiesced:

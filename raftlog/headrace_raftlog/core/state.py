@@ -27,8 +27,7 @@ class RaftState:
     What only leaders need is created when it is needed: of the thousands of groups on a node most
     are idle, and most are led elsewhere.
 
-    Raises:
-        ValueError: the recovered hard state and log contradict each other.
+    Raises ValueError: the recovered hard state and log contradict each other.
     """
 
     def __init__(
@@ -214,9 +213,8 @@ class RaftState:
     def commit_to(self, index: i64) -> None:
         """Raise the commit index; a lower one than known is ignored.
 
-        Raises:
-            ForgottenError: the leader counts on entries that this member has acknowledged and
-                does not have; the member is as before, and must not go on.
+        Raises ForgottenError: the leader counts on entries that this member has acknowledged and
+        does not have; the member is as before, and must not go on.
         """
         if index <= self.commit_index:
             return

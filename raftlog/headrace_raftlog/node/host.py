@@ -90,9 +90,8 @@ class Host:
     ) -> None:
         """Start a group on this node, with what the log holds of it.
 
-        Raises:
-            KeyError: the group was removed; ids are never used again.
-            ValueError: the group is there already.
+        Raises KeyError: the group was removed; ids are never used again; ValueError: the group is
+        there already.
         """
         if group in self._groups:
             raise ValueError(f"group {group} exists on this node")

@@ -111,8 +111,7 @@ class GroupCommands:
     async def _apply(self, host: QueueHost, question: GroupCommand[Any]) -> GroupAnswer:
         """Replicate a command through the leading replica, and return its answer.
 
-        Raises:
-            RpcError: it does not.
+        Raises RpcError: it does not.
         """
         request, data = question.request, question.data
         reads = len(data) > 0 and data[0] in ARCHIVE_KINDS

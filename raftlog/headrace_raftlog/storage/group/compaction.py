@@ -47,8 +47,7 @@ def compact(group: StoredGroup, index: i64, term: i64, live: array[int]) -> None
         term: of the entry there.
         live: ascending, up to `index`.
 
-    Raises:
-        AssertionError: a live entry is not there.
+    Raises AssertionError: a live entry is not there.
     """
     before: i64 = bisect_right(live, group.snapshot_index)
     fresh = _kept_of_live(group, live, before)
@@ -180,8 +179,7 @@ def install(group: StoredGroup, index: i64, term: i64, live: array[int], keep_su
     Returns:
         Beyond this index, entries of earlier eras are void.
 
-    Raises:
-        AssertionError: a live entry is neither fetched nor the group's own; nothing was changed.
+    Raises AssertionError: a live entry is neither fetched nor the group's own; nothing was changed.
     """
     incoming = group.incoming if group.incoming is not None else _EMPTY
     fetched = group.fetched

@@ -295,8 +295,7 @@ class StoredGroup(GroupLog):
         Args:
             entries: consecutive; the first at most one beyond the last index.
 
-        Raises:
-            AssertionError: they would leave a gap or replace compacted entries.
+        Raises AssertionError: they would leave a gap or replace compacted entries.
         """
         first: i64 = entries[0].index
         assert self.snapshot_index < first <= self.last + 1, (
