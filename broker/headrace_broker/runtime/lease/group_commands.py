@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, TypeVar
 from weakref import WeakValueDictionary
 
 from headrace_broker.core.queue.command.command import ARCHIVE_KINDS
-from headrace_broker.core.queue.machine.queue_machine import ARCHIVE_VERSION, LEASES_VERSION
+from headrace_broker.core.queue.machine.versions import ARCHIVE_VERSION, LEASES_VERSION
 from headrace_broker.core.queue.messages.effect import GroupAnswer
 from headrace_broker.core.queue.state.archive_effect import ArchiveAnswer
 from headrace_broker.core.queue.state.lease_effect import LeaseAnswer
