@@ -428,6 +428,9 @@ class CatalogService:
         """Return the catalog's state; no entry is needed once it is in there."""
         return self.catalog.snapshot(), array("Q")
 
+    def quiesced(self) -> None:
+        """Take no notice."""
+
     def held(self) -> array[int]:
         """Return nothing: readers of the catalog read its tables."""
         return array("Q")
@@ -442,7 +445,6 @@ class CatalogService:
 
         A change that waits here and is part of that state has no answer in it: it is sent again,
         is found to be a repetition, and is asked for anew, which tells how things are.
-
         Raises SnapshotError: the bytes are not such a state; nothing changed.
         """
         self._tell(self.catalog.load(state))

@@ -285,6 +285,10 @@ class QueueHost(HostEnd):
                 self._filtering.applied(data)
             self._rounds.applied(kind)
 
+    def quiesced(self) -> None:
+        """Share what the machine needs, where that has nothing, with other queues."""
+        self.machine.share()
+
     def snapshot(self) -> tuple[bytes, array[int]]:
         """Return the machine's state, and the positions of the entries that hold its messages."""
         return self.machine.snapshot(), self.machine.live_entries()

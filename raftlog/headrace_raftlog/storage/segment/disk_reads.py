@@ -25,7 +25,7 @@ from headrace_raftlog.storage.segment.record import HEADER_BYTES
 LOG: Final = logging.getLogger("headrace.raft")
 
 
-def tell_nobody() -> None:
+def tell_nobody(*_: object) -> None:
     """Do nothing: stands in for a callback."""
 
 

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from headrace_broker.codecs.batch import message_body
-from headrace_broker.core.queue.command.command import encode_close
+from headrace_broker.core.queue.command.command import encode_close, encode_purge
+from headrace_broker.core.queue.machine.blank_states import shared
 from headrace_broker.core.queue.snapshot.restoring import SnapshotError
 from headrace_broker.model.limits import TURNED_AWAY_MAX
 from headrace_broker.model.session import session_id
@@ -203,3 +204,21 @@ def test_get_beside_a_consumer_that_waits_for_the_disk(world, slow, listener):
 
     assert body_of(world.run(scenario())) == b"b"
     assert listener.bodies == [b"a"]
+
+
+def test_quiescent_queue_that_has_nothing_shares_its_state(world, listener, publishes):
+    host = world.hosts[1]
+    session = world.open(1, listener)
+    session.publish(publishes(b"x"), None)
+    session.flush()
+    world.settle_down()
+    machine = host.machine
+    state = shared(machine.version, machine.settings)
+    host.quiesced()
+    assert machine._state is not state
+    host.command(session.session, encode_purge(session.session, 1))
+    host.command(session.session, encode_close(session.session))
+    world.settle_down()
+    assert machine._state is not state
+    host.quiesced()
+    assert machine._state is state
