@@ -107,7 +107,7 @@ class Node:
             moves.arrived += 100
             moves.delivered += 100
             moves.settled += 100
-            self.recent.note(queue.group)
+            self.recent.note(queue.group, 0)
         for number, info in enumerate(list(self.infos.values())[: int(moving * len(self.infos))]):
             assert info.account is not None
             queue = self.queues[number % len(self.queues)]

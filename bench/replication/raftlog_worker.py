@@ -33,6 +33,9 @@ class IdleHandler:
     def leadership(self, leader: int, term: int, serving: bool) -> None:
         """Take no notice."""
 
+    def quiesced(self) -> None:
+        """Take no notice."""
+
     def snapshot(self) -> tuple[bytes, array[int]]:
         """Return nothing: all entries are done with."""
         return b"", array("Q")

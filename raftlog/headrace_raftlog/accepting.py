@@ -20,8 +20,7 @@ async def accept(listening: socket.socket) -> tuple[socket.socket, Any]:
     Returns:
         Its socket, which does not block either, and whence it comes.
 
-    Raises:
-        OSError: none can be accepted, or it has gone again.
+    Raises OSError: none can be accepted, or it has gone again.
     """
     loop = asyncio.get_running_loop()
     while True:

@@ -16,9 +16,8 @@ _BOTH: Final = frozenset([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.C
 def node_names(pem: bytes) -> list[str]:
     """Return the alternative names (DNS) of a certificate that a node may show.
 
-    Raises:
-        ValueError: it cannot be read, has a name with characters that no name has, or is for
-            servers or clients only: a node is both.
+    Raises ValueError: it cannot be read, has a name with characters that no name has, or is for
+    servers or clients only: a node is both.
     """
     certificate = x509.load_pem_x509_certificate(pem)
     names: list[str] = []

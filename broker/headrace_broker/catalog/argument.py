@@ -121,9 +121,8 @@ def asked_queue(
     without one. Since in RabbitMQ the default is classic, a queue that becomes a quorum queue by
     default may have the arguments of a classic one.
 
-    Raises:
-        ArgumentError: an argument has a wrong type or value, is not for this kind of queue, or is
-            in conflict with another; unknown ones are too large.
+    Raises ArgumentError: an argument has a wrong type or value, is not for this kind of queue, or
+    is in conflict with another; unknown ones are too large.
     """
     where = f"queue '{name}' in vhost '{vhost}'"
     asked = arguments.get(QUEUE_TYPE)

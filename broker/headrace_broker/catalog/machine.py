@@ -111,9 +111,8 @@ class Catalog(ClusterChanges):
         Returns:
             The answer, and what changed; only `Ok` comes with changes.
 
-        Raises:
-            CatalogVersionError: the entry is of a later release; nothing changed, and nothing
-                may be applied any more.
+        Raises CatalogVersionError: the entry is of a later release; nothing changed, and nothing
+        may be applied any more.
         """
         check_entry(data)
         self.applied_index = index
@@ -227,8 +226,7 @@ class Catalog(ClusterChanges):
             founders=tuple([renewed.get(node, node) for node in members]),
         )
         self.next_group += 1
-        self.put_queue(queue)
-        return Ok(queue)
+        return Ok(self.put_queue(queue))
 
     def _queue_problem(self, command: commands.DeclareQueue) -> str:
         problem = name_problem("queue", command.name) or table_problem(command.arguments)

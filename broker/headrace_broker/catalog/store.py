@@ -47,7 +47,7 @@ from headrace_broker.model.definition import (
     Vhost,
 )
 from headrace_broker.model.former_name import current_name
-from headrace_broker.model.limits import FORGOTTEN_NODES_MAX
+from headrace_broker.model.limits import FORGOTTEN_NODES_MAX, SHARED_PARTS_MAX
 
 SNAPSHOT_VERSION: Final = 8
 # What has none of the newer tables is written as these versions, which older nodes read as well.
@@ -271,8 +271,9 @@ class CatalogStore(CatalogView):
             self._events.append(ExchangeRemoved(gone))
             doomed.extend(reversed(self._left_unused(arriving)))
 
-    def put_queue(self, queue: Queue) -> None:
-        """Add a queue and count its replicas."""
+    def put_queue(self, queue: Queue) -> Queue:
+        """Add a queue and count its replicas; return it as it is kept."""
+        queue = self._sharing(queue)
         self._queues[queue.vhost, queue.name] = queue
         self._groups[queue.group] = queue
         self._queue_counts[queue.vhost] = self.queue_count(queue.vhost) + 1
@@ -280,6 +281,20 @@ class CatalogStore(CatalogView):
             self._owners.setdefault(queue.owner, {})[queue.group] = queue
         self._count_members(queue, 1)
         self._events.append(QueueAdded(queue))
+        return queue
+
+    def _sharing(self, queue: Queue) -> Queue:
+        """Return a queue whose parts are one object each for all queues that have equal ones."""
+        shared = self._shared
+        if len(shared) >= SHARED_PARTS_MAX:
+            shared.clear()
+        return msgspec.structs.replace(
+            queue,
+            kind=shared.setdefault(queue.kind, queue.kind),
+            members=shared.setdefault(queue.members, queue.members),
+            founders=shared.setdefault(queue.founders, queue.founders),
+            arguments=shared.setdefault(msgspec.msgpack.encode(queue.arguments), queue.arguments),
+        )
 
     def move_queue(self, queue: Queue) -> None:
         """Replace a queue by itself on other nodes."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from headrace_broker.catalog.advice import AdviceBoard
 from headrace_broker.model.binding_key import BindingKey
 from headrace_broker.model.definition import (
@@ -58,6 +60,7 @@ class CatalogView:
         self._owners: dict[str, dict[int, Queue]] = {}
         self._replicas: dict[int, int] = {}
         self._first_leads: dict[int, int] = {}
+        self._shared: dict[Any, Any] = {}  # parts of queues' definitions, by themselves or as bytes
         self._queue_counts: dict[str, int] = {}
         self._bindings: dict[BindingKey, Binding] = {}
         self._by_source: dict[tuple[str, str], dict[BindingKey, Binding]] = {}

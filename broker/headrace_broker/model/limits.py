@@ -443,4 +443,6 @@ CLIENT_NAME_SHOWN_MAX: Final = 255  # characters kept of what a client calls its
 BROUGHT_SLICES_MAX: Final = 8  # spans of time told apart of what one account brought; each is about twice as long as the next
 ACCOUNTS_LEAVING_MAX: Final = 4096  # accounts of clients that have left whose last second of work telemetry has not noted
 BALANCE_EXCHANGES_MAX: Final = 8  # exchanges told apart of what an account brings to one queue; more go through unnamed
+BLANK_STATES_MAX: Final = 1024  # states kept to be shared by queues that have nothing, one for each version and settings
+SHARED_PARTS_MAX: Final = 4096  # different parts of queues' definitions kept to be shared by queues
 DIGEST_BATCHES_MAX: Final = 8192  # batches from the head of each lane of a queue that its digest covers: some 6 ms on the event loop

@@ -100,9 +100,8 @@ class Broker:
     def route_message(self, vhost: str, raw_route: bytes, properties: bytes) -> Route:
         """Return where one message goes: for routes with `needs_message`, and for CC and BCC.
 
-        Raises:
-            DistributionError: CC or BCC is of a wrong type.
-            AmqpError: SYNTAX_ERROR, headers that matter hold a value that cannot be decoded.
+        Raises DistributionError: CC or BCC is of a wrong type; AmqpError: SYNTAX_ERROR, headers
+        that matter hold a value that cannot be decoded.
         """
 
     @abstractmethod
@@ -143,8 +142,7 @@ class Broker:
 
         For what `queue`, `exchange` and `route` did not find: another node may have declared it.
 
-        Raises:
-            AmqpError: INTERNAL_ERROR, the catalog has no quorum: what it holds is not known.
+        Raises AmqpError: INTERNAL_ERROR, the catalog has no quorum: what it holds is not known.
         """
 
     @abstractmethod
@@ -166,9 +164,8 @@ class Broker:
 
         A queue that is `exclusive` belongs to `owner`, the id of the asking connection.
 
-        Raises:
-            AmqpError: PRECONDITION_FAILED (inequivalent or invalid argument), RESOURCE_LOCKED
-                (another connection's exclusive queue). Nothing changed.
+        Raises AmqpError: PRECONDITION_FAILED (inequivalent or invalid argument), RESOURCE_LOCKED
+        (another connection's exclusive queue). Nothing changed.
         """
 
     @abstractmethod
@@ -179,32 +176,28 @@ class Broker:
     async def delete_queue(self, queue: Queue, if_unused: bool, if_empty: bool) -> int:
         """Delete a queue and return how many ready messages it held.
 
-        Raises:
-            AmqpError: PRECONDITION_FAILED "in use" or "not empty". Nothing changed.
+        Raises AmqpError: PRECONDITION_FAILED "in use" or "not empty". Nothing changed.
         """
 
     @abstractmethod
     async def declare_exchange(self, exchange: Exchange) -> None:
         """Create an exchange unless an equivalent one exists.
 
-        Raises:
-            AmqpError: PRECONDITION_FAILED when the existing one differs. Nothing changed.
+        Raises AmqpError: PRECONDITION_FAILED when the existing one differs. Nothing changed.
         """
 
     @abstractmethod
     async def delete_exchange(self, vhost: str, name: str, if_unused: bool) -> None:
         """Delete an exchange and its bindings; one that does not exist is no error.
 
-        Raises:
-            AmqpError: PRECONDITION_FAILED when it is in use and `if_unused`. Nothing changed.
+        Raises AmqpError: PRECONDITION_FAILED when it is in use and `if_unused`. Nothing changed.
         """
 
     @abstractmethod
     async def bind(self, binding: Binding) -> None:
         """Add a binding; one that exists is no error.
 
-        Raises:
-            AmqpError: NOT_FOUND when source or destination do not exist. Nothing changed.
+        Raises AmqpError: NOT_FOUND when source or destination do not exist. Nothing changed.
         """
 
     @abstractmethod

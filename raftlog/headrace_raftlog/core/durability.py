@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
@@ -28,6 +28,9 @@ class Writing:
         )
 
 
+NO_WRITES: Final[list[Writing]] = []  # one for all members; never changed
+
+
 @final
 class Durability:
     """Follows the writes of numbered Readies, which finish in order.
@@ -41,7 +44,7 @@ class Durability:
         self.last_index = last_index  # the current log is durable up to here
         self.term = term  # durable term
         self.vote = vote  # durable vote
-        self.writing: list[Writing] = []  # Readies under way, oldest first
+        self.writing = NO_WRITES  # Readies under way, oldest first
 
     def began(self, number: i64, last_index: i64, term: i64, vote: i64) -> None:
         """Note that Ready `number` is being written: the whole log and hard state then.
@@ -50,10 +53,11 @@ class Durability:
         the list grow with every message that waits for it.
         """
         added = Writing(number, last_index, term, vote)
-        writing = self.writing
+        writing = self.writing or []
         if len(writing) >= 2 and writing[-2].same(added) and writing[-1].same(added):
             writing.pop()
         writing.append(added)
+        self.writing = writing
 
     def finished(self, number: i64) -> bool:
         """Note that everything up to Ready `number` is durable; return whether that is news."""
@@ -64,7 +68,7 @@ class Durability:
         if count == 0:
             return False
         done = writing[count - 1]
-        del writing[:count]
+        self.writing = writing[count:] or NO_WRITES
         self.last_index = done.last_index
         self.term = done.term
         self.vote = done.vote

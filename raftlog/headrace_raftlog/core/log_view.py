@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.log import GroupLog
+
+NO_ENTRIES: Final[list[Entry]] = []  # one for all logs; never changed
 
 
 @final
@@ -19,7 +21,7 @@ class LogView:
         self.last_index: i64 = log.last_index()  # highest index, handed out or not
         # entries not handed out, consecutive from `pending_first`; what the host's log holds from
         # `pending_first` on is replaced by them
-        self.pending: list[Entry] = []
+        self.pending = NO_ENTRIES
         # index of the first pending entry; `last_index + 1` when there is none
         self.pending_first: i64 = self.last_index + 1
 
@@ -56,8 +58,7 @@ class LogView:
     def entries(self, low: i64, high: i64, bytes_max: i64) -> list[Entry]:
         """Return entries from `low` up to and without `high`, cut by bytes but never empty.
 
-        Raises:
-            KeyError: `low` is below the log's first index.
+        Raises KeyError: `low` is below the log's first index.
         """
         out: list[Entry] = []
         left: i64 = bytes_max
@@ -85,7 +86,7 @@ class LogView:
         """
         first: i64 = entries[0].index
         assert first <= self.last_index + 1, "a log must not have gaps"
-        if first < self.pending_first:
+        if first <= self.pending_first:
             self.pending = entries[:]
             self.pending_first = first
         else:
@@ -95,8 +96,8 @@ class LogView:
 
     def take_pending(self) -> list[Entry]:
         """Hand the pending entries over; the host makes them visible before the next call."""
-        out = self.pending
-        self.pending = []
+        out = self.pending or []
+        self.pending = NO_ENTRIES
         self.pending_first = self.last_index + 1
         return out
 
@@ -108,7 +109,7 @@ class LogView:
             keep: whether what follows it stays; otherwise nothing does.
         """
         if not keep:
-            self.pending = []
+            self.pending = NO_ENTRIES
             self.last_index = index
             self.pending_first = index + 1
         elif self.pending_first <= index:

@@ -21,7 +21,7 @@ from headrace_raftlog.core import (
 )
 from headrace_raftlog.core.progress import SNAPSHOT_OFFERED, Progress
 from headrace_raftlog.core.roles import become_follower
-from headrace_raftlog.core.state import RaftState
+from headrace_raftlog.core.state import NO_MESSAGES, RaftState
 from headrace_raftlog.model.entry import HardState
 from headrace_raftlog.model.group import (
     BUSY,
@@ -149,8 +149,7 @@ class RaftCore(RaftState):
             with the leadership; NOT_LEADER; or BUSY when too much waits already, or the
             leadership is being handed over.
 
-        Raises:
-            ValueError: `blobs` is empty.
+        Raises ValueError: `blobs` is empty.
         """
         if not blobs:
             raise ValueError("blobs must not be empty")
@@ -191,8 +190,7 @@ class RaftCore(RaftState):
             NOT_CAUGHT_UP; or BUSY while another change is under way, nothing of this term is
             committed yet, or the leadership is being handed over.
 
-        Raises:
-            ValueError: no group can have these members.
+        Raises ValueError: no group can have these members.
         """
         index: int = reconfiguration.propose_membership(self, Membership(voters, learners))
         if index > 0 and self.quiesced:
@@ -325,13 +323,13 @@ class RaftCore(RaftState):
         self.ready_number += 1
         ready = Ready(self.ready_number)
         self._hand_writes(ready)
-        ready.messages = self.outbox
-        self.outbox = []
-        if ready.must_sync or self.durability.writing:
+        if self.outbox:
+            ready.messages, self.outbox = self.outbox, NO_MESSAGES
+        if self.outbox_durable and (ready.must_sync or self.durability.writing):
             ready.messages_after_persist = self.outbox_durable
         else:
             ready.messages.extend(self.outbox_durable)
-        self.outbox_durable = []
+        self.outbox_durable = NO_MESSAGES
         if ready.must_sync or ready.messages_after_persist:
             self.durability.began(ready.number, self.last_index, self.term, self.vote)
         if self.has_committed():

@@ -53,8 +53,7 @@ def check_agrees(state: RaftState, message: Message) -> None:
     They differ only if members that made a majority with this one have forgotten it: they were
     given an older copy of their data, and elected a leader among those who never heard of it.
 
-    Raises:
-        ContradictedError: they do.
+    Raises ContradictedError: they do.
     """
     index: i64 = message.index
     term: i64 = state.log.term_at(index)

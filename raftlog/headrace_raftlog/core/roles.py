@@ -5,7 +5,7 @@ from __future__ import annotations
 from mypy_extensions import i64
 
 from headrace_raftlog.core.reads import lose_all
-from headrace_raftlog.core.state import RaftState
+from headrace_raftlog.core.state import NO_VOTES, NOT_UNCOMMITTED, RaftState
 from headrace_raftlog.model.entry import ENTRY_NOOP
 from headrace_raftlog.model.group import CANDIDATE, FOLLOWER, LEADER, PRE_CANDIDATE
 
@@ -29,7 +29,7 @@ def become_pre_candidate(state: RaftState) -> None:
     state.role = PRE_CANDIDATE
     state.leader = 0
     lose_all(state)
-    state.votes.clear()
+    state.votes = {}
     state.election_elapsed = 0
     state.draw_election_timeout()
     state.slow_down()
@@ -43,6 +43,7 @@ def become_candidate(state: RaftState) -> None:
     assert state.role != LEADER
     _reset(state, state.term + 1)
     state.role = CANDIDATE
+    state.votes = {}
     state.vote = state.member
 
 
@@ -68,7 +69,7 @@ def _reset(state: RaftState, term: i64) -> None:
         state.term = term
         state.vote = 0
     state.leader = 0
-    state.votes.clear()
+    state.votes = NO_VOTES
     state.election_elapsed = 0
     state.heartbeat_elapsed = 0
     state.idle_elapsed = 0
@@ -77,7 +78,7 @@ def _reset(state: RaftState, term: i64) -> None:
     state.draw_election_timeout()
     state.send_dirty = False
     state.noop_index = 0
-    state.uncommitted.clear()
+    state.uncommitted = NOT_UNCOMMITTED
     state.uncommitted_bytes = 0
     state.queue = None
     state.transferee = 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from mypy_extensions import i64
 
 from headrace_raftlog.core.durability import Durability
@@ -20,6 +22,13 @@ from headrace_raftlog.model.membership import Membership, decode_membership, mem
 from headrace_raftlog.model.message import APPEND_REPLY, VOTE_REPLY, Message
 from headrace_raftlog.model.snapshot import SnapshotOffer
 
+# What most members have none of, one for all of these; never changed.
+NO_VOTES: Final[dict[int, bool]] = {}
+NO_PEERS: Final[list[Progress]] = []
+NO_PROGRESS: Final[dict[int, Progress]] = {}
+NOT_UNCOMMITTED: Final[list[tuple[int, int]]] = []
+NO_MESSAGES: Final[list[Message]] = []
+
 
 class RaftState:
     """State of one member of one group.
@@ -27,8 +36,7 @@ class RaftState:
     What only leaders need is created when it is needed: of the thousands of groups on a node most
     are idle, and most are led elsewhere.
 
-    Raises:
-        ValueError: the recovered hard state and log contradict each other.
+    Raises ValueError: the recovered hard state and log contradict each other.
     """
 
     def __init__(
@@ -61,15 +69,15 @@ class RaftState:
         self.handed_index = applied_index  # highest index handed out for application
         # the next one, while the host reads it; one that was handed out otherwise
         self.reading_index: i64 = 0
-        self.votes: dict[int, bool] = {}  # answers to the election under way, member id -> granted
+        self.votes = NO_VOTES  # answers to the election under way, member id -> granted
         self.durability = Durability(self.log.last_index, self.term, self.vote)
 
         # a leader's progress of the other members, ascending, and by member id
-        self.peers: list[Progress] = []
-        self.peer_of: dict[int, Progress] = {}
+        self.peers = NO_PEERS
+        self.peer_of = NO_PROGRESS
         self.send_dirty = False  # the next Ready carries something to a leader's followers
         self.noop_index: i64 = 0  # index of the no-op this leader began its term with
-        self.uncommitted: list[tuple[int, int]] = []  # last index, bytes; oldest first
+        self.uncommitted = NOT_UNCOMMITTED  # last index, bytes; oldest first
         self.uncommitted_bytes: i64 = 0
         self.queue: ProposalQueue | None = None  # a leader's proposals that wait for the window
         self.reconfiguring = False  # this leader has not seen the membership in force committed yet
@@ -97,8 +105,8 @@ class RaftState:
         self.doubts: i64 = 0
         self.draw_election_timeout()
 
-        self.outbox: list[Message] = []  # messages that claim nothing which is not durable
-        self.outbox_durable: list[Message] = []  # those that wait until this Ready is durable
+        self.outbox = NO_MESSAGES  # messages that claim nothing which is not durable
+        self.outbox_durable = NO_MESSAGES  # those that wait until this Ready is durable
         for entry in log.config_entries():
             self._adopt(entry)
 
@@ -169,9 +177,14 @@ class RaftState:
             or (kind == APPEND_REPLY and not message.reject)
             or not self.is_hard_state_durable()
         ):
-            self.outbox_durable.append(message)
-        else:
+            if self.outbox_durable:
+                self.outbox_durable.append(message)
+            else:
+                self.outbox_durable = [message]
+        elif self.outbox:
             self.outbox.append(message)
+        else:
+            self.outbox = [message]
 
     def is_hard_state_durable(self) -> bool:
         """Return whether the current term and vote are on disk."""
@@ -214,9 +227,8 @@ class RaftState:
     def commit_to(self, index: i64) -> None:
         """Raise the commit index; a lower one than known is ignored.
 
-        Raises:
-            ForgottenError: the leader counts on entries that this member has acknowledged and
-                does not have; the member is as before, and must not go on.
+        Raises ForgottenError: the leader counts on entries that this member has acknowledged and
+        does not have; the member is as before, and must not go on.
         """
         if index <= self.commit_index:
             return
@@ -275,14 +287,15 @@ class RaftState:
     def create_peers(self) -> None:
         """Begin to follow the progress of every other member, as a new leader does."""
         self.reconfiguring = True
+        self.peers, self.peer_of, self.uncommitted = [], {}, []
         for member in self.membership.everyone():
             self._add_peer(member)
 
     def drop_peers(self) -> None:
         """Forget the progress of all members."""
         self.reconfiguring = False
-        self.peers.clear()
-        self.peer_of.clear()
+        self.peers = NO_PEERS
+        self.peer_of = NO_PROGRESS
 
     def drop_peer(self, progress: Progress) -> None:
         """Forget the progress of one member that does not belong to the group any more."""

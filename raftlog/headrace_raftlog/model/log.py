@@ -35,9 +35,8 @@ class GroupLog:
     def entries(self, low: i64, high: i64, bytes_max: i64) -> list[Entry]:
         """Return entries from `low` up to and without `high`, cut by bytes but never empty.
 
-        Raises:
-            KeyError: `low` is below `first_index()` or beyond `last_index()`.
-            CorruptLogError: a stored record fails its checksum.
+        Raises KeyError: `low` is below `first_index()` or beyond `last_index()`; CorruptLogError: a
+        stored record fails its checksum.
         """
 
     def length_of(self, index: i64) -> i64:

@@ -100,8 +100,7 @@ NOBODY: Final = Membership(())  # what a member that waits to be admitted knows 
 def decode_membership(data: bytes) -> Membership:
     """Read an encoded membership.
 
-    Raises:
-        ValueError: the bytes are not one, of this version.
+    Raises ValueError: the bytes are not one, of this version.
     """
     try:
         version, voters, outgoing, learners = _LEAD.unpack_from(data)

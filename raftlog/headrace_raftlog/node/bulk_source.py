@@ -108,7 +108,7 @@ class HostedSource:
         hosted = self._host.find(group)
         if self._host.stopped or hosted is None or hosted.suspended:
             return None
-        return (hosted.digests or {}).get(index)
+        return hosted.digest_at(index)
 
     def rebuild(self, group: int, leader: int, wrong: StateDigest) -> bool:
         """See `BulkSource`."""

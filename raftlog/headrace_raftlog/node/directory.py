@@ -124,8 +124,7 @@ class Directory:
     def condemn(self, reason: ForgottenError) -> None:
         """Condemn the log: the next start sets it aside.
 
-        Raises:
-            OSError: as the system says.
+        Raises OSError: as the system says.
         """
         condemn(self.log.directory, str(reason))
 

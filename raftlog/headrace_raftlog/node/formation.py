@@ -123,8 +123,7 @@ class Formation:
         Args:
             connected: node ids of peers to which a stream is open now.
 
-        Raises:
-            OSError: the directory cannot be written.
+        Raises OSError: the directory cannot be written.
         """
         met = {n: p for n, p in self._met.items() if n in connected or p.formed}
         founders = founders_of(self.identity, self._peers, met)
@@ -159,8 +158,7 @@ class Formation:
     async def raise_boot(self, boot: int) -> None:
         """Count this start as a later one, durably; to be called once formed.
 
-        Raises:
-            OSError: the directory cannot be written.
+        Raises OSError: the directory cannot be written.
         """
         self.identity = await asyncio.to_thread(self.identity.raised, self._directory, boot)
         self._became(self.identity)

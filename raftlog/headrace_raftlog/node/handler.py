@@ -28,6 +28,9 @@ class GroupHandler(Protocol):
             serving: this node leads, and everything ever committed has been applied.
         """
 
+    def quiesced(self) -> None:
+        """Note that the group is quiescent: there may be nothing to apply for a long time."""
+
     def snapshot(self) -> tuple[bytes, array[int]]:
         """Return the state after everything applied so far.
 

@@ -8,15 +8,14 @@ when a node goes or comes, it takes some: beats leave and messages arrive betwee
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from functools import partial
+from collections.abc import Callable, Collection
 from typing import final
 
 from mypy_extensions import i64
 
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.errors import LostEntryError
-from headrace_raftlog.model.group import BUSY, LEADER, NOT_LEADER, CoreOptions
+from headrace_raftlog.model.group import BUSY, CATALOG_GROUP, LEADER, NOT_LEADER, CoreOptions
 from headrace_raftlog.model.limits import ELECTIONS_PER_TICK, SNAPSHOT_EVERY_BYTES, TURN_GROUPS_MAX
 from headrace_raftlog.model.membership import NOBODY, Membership, member_id, member_node
 from headrace_raftlog.model.message import JOIN, Message
@@ -69,6 +68,7 @@ class Host:
         self._nodes_up: set[int] = set()  # shared with all cores
         self._dirty: list[HostedGroup] = []
         self._awake: list[HostedGroup] = []
+        self._on_read: Callable[[int], None] = self._entries_read
         self._scheduled = False
         self.commits = CommitMeter()  # counts and times what is committed
         # takes the snapshots of groups
@@ -90,9 +90,8 @@ class Host:
     ) -> None:
         """Start a group on this node, with what the log holds of it.
 
-        Raises:
-            KeyError: the group was removed; ids are never used again.
-            ValueError: the group is there already.
+        Raises KeyError: the group was removed; ids are never used again; ValueError: the group is
+        there already.
         """
         if group in self._groups:
             raise ValueError(f"group {group} exists on this node")
@@ -100,7 +99,7 @@ class Host:
         view = open_view(self._log, group, self.member, founders, self._port.random)
         core = core_of(view, self._options, self.boot, self.disk_stalled, self._nodes_up)
         hosted = self._groups[group] = HostedGroup(group, core, view, handler)
-        view.on_read = partial(self._entries_read, hosted)
+        view.on_read = self._on_read
         held = self._held.take(group)
         kept = self._log.is_kept(group)
         if kept or lost_indexes(view):
@@ -129,7 +128,7 @@ class Host:
             if not hosted.restored or view.snapshot_index > applied:
                 self.snapshots.restore(hosted)
             hosted.durable_number = 0
-            hosted.digests = None
+            hosted.digests = ()
             hosted.suspended = False
             self._joiner.look_at(hosted)
             self._mark(hosted)
@@ -260,7 +259,7 @@ class Host:
         try:
             self._log.install_snapshot(hosted.group, snapshot, keeps)
             hosted.handler.restore(snapshot.state)
-            hosted.digests = None
+            hosted.digests = ()
             self.snapshots.saved(hosted, snapshot)
             self.commits.installed += 1
             self._mark(hosted)
@@ -338,6 +337,9 @@ class Host:
                 core = hosted.core
                 if hosted.removed or core.quiesced or hosted.suspended:
                     hosted.awake = False
+                    if not hosted.removed and not hosted.suspended:
+                        hosted.view.forget_dead(hosted.group == CATALOG_GROUP)
+                        hosted.handler.quiesced()
                     continue
                 awake.append(hosted)
                 if hosted.overdue:
@@ -464,8 +466,9 @@ class Host:
             if not post(message):
                 hosted.core.report_unreachable(message.target)
 
-    def _entries_read(self, hosted: HostedGroup) -> None:
-        if not hosted.removed and not self.stopped:
+    def _entries_read(self, group: int) -> None:
+        hosted = self._groups.get(group)
+        if hosted is not None and not self.stopped:
             hosted.core.entries_read()
             self._mark(hosted)
 

@@ -58,8 +58,7 @@ class HostedGroup:
         self.saved_index: i64 = 0  # position of the last snapshot, taken or installed
         self.unsaved_bytes: i64 = 0  # bytes applied since the last snapshot
         self.saved_bytes: i64 = 0  # size of the last snapshot
-        # by index, digests at the newest checkpoints; None before the first
-        self.digests: dict[int, StateDigest] | None = None
+        self.digests: tuple[StateDigest, ...] = ()  # at the newest checkpoints
         # up to here the log is applied anew, and checkpoints in it are passed over
         self.replayed_index: i64 = view.hard_state.commit
         self.digest_s = 0.0  # seconds that the newest digest took
@@ -89,7 +88,8 @@ class HostedGroup:
         """Take note of where the application wants it; see `RaftNode.set_members`."""
         if revision != self.revision:
             self.joins = None  # by members of nodes that may not know it yet
-        self.desired = nodes
+        voters = self.core.membership.voters
+        self.desired = voters if nodes == voters else nodes  # mostly one object less
         self.voting = voting
         self.revision = revision
 
@@ -237,11 +237,12 @@ class HostedGroup:
         began_s = time.monotonic()
         version, digest = self.handler.digest()
         self.digest_s = time.monotonic() - began_s
-        kept = self.digests or {}
-        kept[index] = StateDigest(self.core.member, index, version, digest)
-        while len(kept) > DIGESTS_KEPT:
-            del kept[next(iter(kept))]
-        self.digests = kept
+        newest = StateDigest(self.core.member, index, version, digest)
+        self.digests = (*self.digests[-DIGESTS_KEPT + 1 :], newest)
+
+    def digest_at(self, index: int) -> StateDigest | None:
+        """Return the digest at a checkpoint, None where it is not there or not kept."""
+        return next((each for each in self.digests if each.index == index), None)
 
     def is_role_news(self) -> bool:
         """Return whether role or leader changed since logged; note a transfer that failed."""

@@ -42,8 +42,7 @@ def checked_nodes(
 ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
     """Return node ids of a group, and of those that vote, ascending.
 
-    Raises:
-        ValueError: either is empty, too long or out of range, or `voting` is no part of `nodes`.
+    Raises ValueError: either is empty, too long or out of range, or `voting` is no part of `nodes`.
     """
     found = tuple(sorted(set(nodes)))
     if not 1 <= len(found) <= GROUP_MEMBERS_MAX:

@@ -214,9 +214,8 @@ class RaftNode(GroupQueries, NodeStanding):
             handler: the application.
             campaign: start an election at once rather than after a timeout; for one voter.
 
-        Raises:
-            KeyError: the group was removed from this node.
-            ValueError: the group is there already.
+        Raises KeyError: the group was removed from this node; ValueError: the group is there
+        already.
         """
         assert self.is_formed, "wait_formed comes before create_group"
         self._host.create_group(group, voters, learners, handler, campaign)
@@ -252,8 +251,7 @@ class RaftNode(GroupQueries, NodeStanding):
             (this node does not lead the group, or does not have it); or BUSY (too much waits, the
             leadership is being handed over, or the disk is full or far behind).
 
-        Raises:
-            ValueError: `data` is longer than an entry may be.
+        Raises ValueError: `data` is longer than an entry may be.
         """
         if len(data) > self._entry_bytes_max:
             raise ValueError(f"entry of {len(data)} bytes, the maximum is {self._entry_bytes_max}")
@@ -280,9 +278,7 @@ class RaftNode(GroupQueries, NodeStanding):
             revision: counts up with each change of `nodes`. A leader admits no member of a node
                 that knows an earlier one only, and may have to leave first.
 
-        Raises:
-            KeyError: the group is not on this node.
-            ValueError: as `checked_nodes`.
+        Raises KeyError: the group is not on this node; ValueError: as `checked_nodes`.
         """
         hosted = self._hosted(group)
         hosted.place(*checked_nodes(nodes, voting), revision)
@@ -323,9 +319,8 @@ class RaftNode(GroupQueries, NodeStanding):
         What is read from the group's state machine then, in the same turn of the event loop, is
         linearizable: on whatever member, and whoever has been taking itself for the leader.
 
-        Raises:
-            KeyError: the group is not on this node.
-            ReadTimeoutError: no leader confirmed it within `seconds`.
+        Raises KeyError: the group is not on this node; ReadTimeoutError: no leader confirmed it
+        within `seconds`.
         """
         await self._barriers.wait(self._hosted(group), seconds)
 
@@ -348,8 +343,7 @@ class RaftNode(GroupQueries, NodeStanding):
         Returns:
             False when it was not sent: the peer is down, unknown, or its outbox is full.
 
-        Raises:
-            ValueError: `payload` is longer than a payload may be.
+        Raises ValueError: `payload` is longer than a payload may be.
         """
         if len(payload) > PAYLOAD_BYTES_MAX:
             raise ValueError(f"payload of {len(payload)} bytes, the maximum is {PAYLOAD_BYTES_MAX}")

@@ -72,8 +72,7 @@ class NodeOptions:
     def __post_init__(self) -> None:
         """Refuse what cannot work.
 
-        Raises:
-            ValueError: names the option and its range.
+        Raises ValueError: names the option and its range.
         """
         if self.node not in self.peers:
             raise ValueError(f"peers has no address of this node, {self.node}")

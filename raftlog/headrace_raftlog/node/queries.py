@@ -177,9 +177,8 @@ class GroupQueries:
             None while it is being read. Of a damaged entry, `done` is called once it was put back
             from another member; until then the group stands still on this node.
 
-        Raises:
-            KeyError: the group is not on this node, or has no such entry.
-            OSError: its file cannot be read for another reason than that the disk has lost it.
+        Raises KeyError: the group is not on this node, or has no such entry; OSError: its file
+        cannot be read for another reason than that the disk has lost it.
         """
         hosted = self._hosted(group)
         suspensions = self._host.suspensions

@@ -32,9 +32,8 @@ class ReadBarriers:
     async def wait(self, hosted: HostedGroup, timeout_s: float) -> None:
         """Wait until a read of a group sees everything committed before the call.
 
-        Raises:
-            KeyError: the group was removed meanwhile.
-            ReadTimeoutError: no leader confirmed the read in time.
+        Raises KeyError: the group was removed meanwhile; ReadTimeoutError: no leader confirmed the
+        read in time.
         """
         if hosted.reads is None:
             hosted.reads = GroupReads()

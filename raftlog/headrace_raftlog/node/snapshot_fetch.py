@@ -177,8 +177,7 @@ class SnapshotFetcher:
         Returns:
             The snapshot, without entries that are dead here.
 
-        Raises:
-            FetchFailedError: a whole fetch brought nothing that was missing.
+        Raises FetchFailedError: a whole fetch brought nothing that was missing.
         """
         before = 0
         while not self._is_over(hosted):

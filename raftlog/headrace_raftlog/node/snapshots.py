@@ -100,8 +100,7 @@ class SnapshotTaker:
     def restore(self, hosted: HostedGroup) -> None:
         """Give a group's application the state that the log begins with.
 
-        Raises:
-            CorruptLogError: it is not intact.
+        Raises CorruptLogError: it is not intact.
         """
         hosted.restored = True
         snapshot = self._log.read_snapshot(hosted.group)

@@ -94,8 +94,7 @@ class NodeStanding:
 
         To be called once formed. All streams to peers are opened anew, under that boot count.
 
-        Raises:
-            OSError: the data directory cannot be written; this node cannot go on.
+        Raises OSError: the data directory cannot be written; this node cannot go on.
         """
         try:
             await self._formation.raise_boot(boot)

@@ -133,7 +133,7 @@ class StateComparison:
                 return
             await asyncio.sleep(min(DIGEST_WAIT_S, self._round_s))
             for each in under_way:
-                own = (each.hosted.digests or {}).get(each.index)
+                own = each.hosted.digest_at(each.index)
                 if own is not None:
                     each.digests[own.member] = own
             for node in sorted({at for each in under_way for at in each.members.values()}):

@@ -270,8 +270,7 @@ class BulkClient:
             member: member id of this node, the leader.
             wrong: the digest of the peer's member that differs from those of a majority.
 
-        Raises:
-            FetchFailedError: the peer cannot be reached, refuses, or breaks off.
+        Raises FetchFailedError: the peer cannot be reached, refuses, or breaks off.
         """
         request = RebuildRequest(
             group=group,

@@ -37,16 +37,14 @@ class EntryReader:
     def receive(self, raws: Iterable[StoredEntry]) -> list[Entry]:
         """Return the entries that are whole now.
 
-        Raises:
-            FrameError: one was not asked for or is too long, or pieces do not fit.
+        Raises FrameError: one was not asked for or is too long, or pieces do not fit.
         """
         return [entry for raw in raws if (entry := self._take(raw)) is not None]
 
     def finish(self) -> None:
         """Check that all has come.
 
-        Raises:
-            FrameError: something is missing.
+        Raises FrameError: something is missing.
         """
         if self._begun is not None or next(self._wanted, 0):
             raise FrameError("entries are missing from a complete answer")
@@ -87,8 +85,7 @@ class SnapshotReader:
     def receive(self, part: SnapshotPart) -> None:
         """Take the next part.
 
-        Raises:
-            FrameError: it does not fit those before it.
+        Raises FrameError: it does not fit those before it.
         """
         kind = part.WhichOneof("part")
         if kind is None or (self._header is None) != (kind == "header"):
@@ -108,8 +105,7 @@ class SnapshotReader:
     def finish(self) -> Snapshot:
         """Return the whole.
 
-        Raises:
-            FrameError: something is missing.
+        Raises FrameError: something is missing.
         """
         header = self._header
         if header is None or self._state_bytes != header.state_bytes:

@@ -88,9 +88,7 @@ class BulkSource(Protocol):
         Returns:
             None where the log has another entry there, or ends before it.
 
-        Raises:
-            KeyError: the entry went with a snapshot.
-            LookupError: it cannot be told.
+        Raises KeyError: the entry went with a snapshot; LookupError: it cannot be told.
         """
 
     def digest(self, group: int, index: int) -> StateDigest | None:

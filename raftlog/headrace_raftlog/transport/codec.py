@@ -64,8 +64,7 @@ def set_fields(target: RaftMessage, message: Message) -> None:
 def read_membership(data: bytes) -> Membership:
     """Return a membership that a peer sent, in an entry or with a snapshot.
 
-    Raises:
-        FrameError: no correct leader writes it.
+    Raises FrameError: no correct leader writes it.
     """
     try:
         found = decode_membership(data)
@@ -87,8 +86,7 @@ def read_membership(data: bytes) -> Membership:
 def check_entry(entry: Entry) -> None:
     """Refuse an entry that no correct member has stored.
 
-    Raises:
-        FrameError: its kind is unknown, it is too long, or its membership is none.
+    Raises FrameError: its kind is unknown, it is too long, or its membership is none.
     """
     if entry.kind > ENTRY_CONFIG:
         raise FrameError(f"entry kind {entry.kind} is unknown")
@@ -139,10 +137,8 @@ def read_message(
         target: this node's id.
         bodies: the data of its entries, and of those of messages behind it; None: they are in it.
 
-    Raises:
-        FrameError: kind or entry kind unknown, source or target not of the stream's nodes, a
-            snapshot or entries that no log has, a membership that is none, or an entry that is
-            too long.
+    Raises FrameError: kind or entry kind unknown, source or target not of the stream's nodes, a
+    snapshot or entries that no log has, a membership that is none, or an entry that is too long.
     """
     kind: i64 = raw.kind
     if kind < KIND_FIRST or kind > KIND_LAST:
@@ -187,8 +183,7 @@ def read_messages(
         target: this node's id.
         entries: the data of all entries in it, where they were taken out of the frame.
 
-    Raises:
-        FrameError: as `read_message`; or a number is larger than any that counts something.
+    Raises FrameError: as `read_message`; or a number is larger than any that counts something.
     """
     try:
         bodies = iter(entries) if entries is not None else None

@@ -211,9 +211,8 @@ async def open_frames(
         peer: its node id.
         on_lost: see `FrameConnection`.
 
-    Raises:
-        OSError: it cannot be reached or takes no frames, or its certificate is not the cluster's.
-        StreamRefusedError: its certificate is another node's, or refused.
+    Raises OSError: it cannot be reached or takes no frames, or its certificate is not the
+    cluster's; StreamRefusedError: its certificate is another node's, or refused.
     """
     host = address.rpartition(":")[0].strip("[]")
     try:
@@ -231,8 +230,7 @@ async def open_frames(
 async def enter(connection: FrameConnection, ticket: bytes) -> None:
     """Show a ticket, and wait until the peer takes frames; otherwise end the connection.
 
-    Raises:
-        OSError: it does not take them.
+    Raises OSError: it does not take them.
     """
     try:
         connection.show(ticket)
@@ -248,9 +246,7 @@ async def _connect(
 ) -> FrameConnection:
     """Connect to the first address that answers; each has its share of the time.
 
-    Raises:
-        OSError: none does.
-        StreamRefusedError: it is not the peer's.
+    Raises OSError: none does; StreamRefusedError: it is not the peer's.
     """
     problem: OSError = OSError("it has no address")
     for *_, place in places:

@@ -49,9 +49,8 @@ class StreamGate(Protocol):
             ticket: what was shown.
             shown: certificate (PEM) of the caller, empty where nothing is encrypted.
 
-        Raises:
-            StreamRefusedError: it is somebody else's ticket, which goes on counting.
-            WithdrawnTicketError: it has counted once.
+        Raises StreamRefusedError: it is somebody else's ticket, which goes on counting;
+        WithdrawnTicketError: it has counted once.
         """
 
     def part(self, head: bytes, size: int) -> tuple[int, int]:
@@ -60,8 +59,7 @@ class StreamGate(Protocol):
     def receive(self, stream: IncomingStream, body: bytes | Bodies) -> None:
         """Take a frame.
 
-        Raises:
-            FrameError: no correct peer sends it.
+        Raises FrameError: no correct peer sends it.
         """
 
     def failed(self, error: BaseException) -> None:
@@ -92,8 +90,7 @@ class FrameListener:
             host: name or address; of a wildcard, everywhere.
             port: 0: any that is free.
 
-        Raises:
-            OSError: the address cannot be listened on.
+        Raises OSError: the address cannot be listened on.
         """
         try:
             self._listen(await _places(host), port)

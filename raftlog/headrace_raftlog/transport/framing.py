@@ -88,8 +88,7 @@ class FrameReader:
 
         One that came in fragments has its data taken out, unless protobuf is to read all of it.
 
-        Raises:
-            FrameError: it is longer than any, or no correct peer cuts it so.
+        Raises FrameError: it is longer than any, or no correct peer cuts it so.
         """
         while not self._ticket_bytes:
             if self._fragment_left >= 0:

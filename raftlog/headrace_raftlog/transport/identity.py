@@ -262,8 +262,7 @@ def _names(formed: dict[int, int]) -> str:
 def _common_protocol(fields: dict[str, str]) -> int:
     """Return the newest protocol version that both ends speak.
 
-    Raises:
-        StreamRefusedError: there is none.
+    Raises StreamRefusedError: there is none.
     """
     oldest = _number(fields, PROTOCOL_KEY)
     newest = _number(fields, PROTOCOL_MAX_KEY) if PROTOCOL_MAX_KEY in fields else oldest

@@ -105,8 +105,7 @@ class JoinProof:
     def check(self, metadata: Iterable[tuple[str, str | bytes]]) -> Proof:
         """Judge who calls by the metadata of its call.
 
-        Raises:
-            UnprovenError: it does not know the secret.
+        Raises UnprovenError: it does not know the secret.
         """
         known = self._secrets_of()
         if known is None:
@@ -157,8 +156,7 @@ class JoinProof:
     def _spend(self, nonces: bytes) -> None:
         """Use a challenge up.
 
-        Raises:
-            UnprovenError: it was used, is over, or not this process's.
+        Raises UnprovenError: it was used, is over, or not this process's.
         """
         now = self._clock()
         challenge = nonces[:_CHALLENGE_BYTES]
@@ -180,8 +178,7 @@ class JoinProof:
 def check_signed(proof: Proof, heard: Iterable[tuple[str, str | bytes]]) -> None:
     """Refuse an answer without knowledge of the secret.
 
-    Raises:
-        UnprovenError: its proof is missing or wrong.
+    Raises UnprovenError: its proof is missing or wrong.
     """
     if not proof.is_signed(heard):
         raise UnprovenError("the node that was called did not prove that it knows the join secret")

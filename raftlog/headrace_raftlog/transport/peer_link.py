@@ -56,8 +56,7 @@ class LinkOwner(Protocol):
     def judge(self, remote: StreamIdentity) -> None:
         """Compare the answering node with the memory of its disk.
 
-        Raises:
-            StreamRefusedError: it has forgotten what it promised, or is a second process.
+        Raises StreamRefusedError: it has forgotten what it promised, or is a second process.
         """
 
     def removed(self) -> None:
@@ -212,8 +211,7 @@ class PeerLink:
     async def run(self) -> None:
         """Keep a stream open until cancelled.
 
-        Raises:
-            Exception: a bug; a peer that is away or refuses is not an error here.
+        Raises Exception: a bug; a peer that is away or refuses is not an error here.
         """
         delay = RECONNECT_DELAY_S_MIN
         while True:

@@ -78,9 +78,8 @@ class PeerMemory:
             peer: who calls or answers.
             running: the process of that node to which a session stands, None for none.
 
-        Raises:
-            CloneRefusedError: another process of that node runs with a copy of the same disk.
-            ForgottenDiskError: it lacks what it had.
+        Raises CloneRefusedError: another process of that node runs with a copy of the same disk;
+        ForgottenDiskError: it lacks what it had.
         """
         self._settle()
         mark = self._marks.get((peer.node, peer.disk))

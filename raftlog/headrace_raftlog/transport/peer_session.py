@@ -106,8 +106,7 @@ class PeerSession:
     def judge(self, remote: StreamIdentity) -> None:
         """Compare a calling or answering peer with the memory of its disk.
 
-        Raises:
-            StreamRefusedError: it has forgotten what it promised, or is a second process.
+        Raises StreamRefusedError: it has forgotten what it promised, or is a second process.
         """
         self._memory.judge(remote, self.running)
         self._check_rival(remote)
@@ -118,9 +117,8 @@ class PeerSession:
         A process that has died is not heard for long, even if nothing tells of its end. One that
         is heard on and on was copied.
 
-        Raises:
-            CloneRefusedError: the other one was heard for CLONE_HEARD_S since.
-            StreamRefusedError: not yet for so long.
+        Raises CloneRefusedError: the other one was heard for CLONE_HEARD_S since;
+        StreamRefusedError: not yet for so long.
         """
         running = self._incoming.remote if self._incoming is not None else None
         if running is None or running.disk != remote.disk:
@@ -180,8 +178,7 @@ class PeerSession:
             frame: what was received.
             bodies: what was taken out of it, None for nothing.
 
-        Raises:
-            FrameError: the peer sent what no correct peer sends; the caller ends the stream.
+        Raises FrameError: the peer sent what no correct peer sends; the caller ends the stream.
         """
         if not stream.open:
             return

@@ -35,15 +35,13 @@ class Security(Protocol):
     def open(self, address: str, peer: int) -> grpc.aio.Channel:
         """Return a channel to a peer; calls fail where the other end is not that node.
 
-        Raises:
-            StreamRefusedError: it cannot be told who the peer should be.
+        Raises StreamRefusedError: it cannot be told who the peer should be.
         """
 
     def check(self, context: Context, peer: StreamIdentity) -> None:
         """Refuse a caller that is not the node that it claims to be.
 
-        Raises:
-            StreamRefusedError: its text says whom the certificate names.
+        Raises StreamRefusedError: its text says whom the certificate names.
         """
 
     def incoming(self) -> ssl.SSLContext | None:
@@ -55,8 +53,7 @@ class Security(Protocol):
     def check_called(self, peer: int, tls: ssl.SSLObject | None) -> None:
         """Refuse to send frames to whom a handshake has shown not to be a peer.
 
-        Raises:
-            StreamRefusedError: its text says whom the certificate names.
+        Raises StreamRefusedError: its text says whom the certificate names.
         """
 
     def check_caller(self, peer: StreamIdentity, shown: bytes) -> None:
@@ -66,8 +63,7 @@ class Security(Protocol):
             peer: whom it was given to.
             shown: certificate (PEM) of the caller, empty where nothing is encrypted.
 
-        Raises:
-            StreamRefusedError: its text says whom the certificate names.
+        Raises StreamRefusedError: its text says whom the certificate names.
         """
 
 
@@ -202,8 +198,7 @@ class MutualTls:
 
         What was revoked is noted.
 
-        Raises:
-            StreamRefusedError: its text begins with `says` where the name is another.
+        Raises StreamRefusedError: its text begins with `says` where the name is another.
         """
         from headrace_raftlog.node_certificate import node_names  # a library of its own
 

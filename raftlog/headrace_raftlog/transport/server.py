@@ -208,8 +208,7 @@ class StreamServicer(RaftTransportServicer):
     ) -> StreamIdentity:
         """Return who calls.
 
-        Raises:
-            StreamRefusedError: it is not a peer with a disk that belongs here.
+        Raises StreamRefusedError: it is not a peer with a disk that belongs here.
         """
         try:
             peer = self.identity.check(metadata, self._sessions)
@@ -239,8 +238,7 @@ class StreamServicer(RaftTransportServicer):
     def _part(self, peer: StreamIdentity) -> None:
         """Refuse a node whose cluster was founded apart from this node's.
 
-        Raises:
-            ApartError: it was.
+        Raises ApartError: it was.
         """
         if self.identity.is_apart(peer):
             text = apart_text(self.identity, peer)

@@ -43,8 +43,7 @@ def are_small(count: int, data_bytes: int) -> bool:
 def read_small(raw: wire.SmallSnapshot, asked: Wanted) -> SmallSnapshot:
     """Return what a peer sent.
 
-    Raises:
-        FrameError: no correct peer sends that.
+    Raises FrameError: no correct peer sends that.
     """
     reader = SnapshotReader(asked.index_min)
     reader.receive(wire.SnapshotPart(header=raw.header))

@@ -116,8 +116,7 @@ class Transport:
             frames_port: port on the same host to which peers are told to send frames; 0: any that
                 is free. Not used where frames come over gRPC.
 
-        Raises:
-            OSError: the address cannot be listened on.
+        Raises OSError: the address cannot be listened on.
         """
         add_RaftTransportServicer_to_server(self._servicer, self.server)
         add_RaftBulkServicer_to_server(self.bulk_servicer, self.server)

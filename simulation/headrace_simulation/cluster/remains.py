@@ -29,7 +29,6 @@ BOUNDED: Final = {
     "Charges._ended": "CAUSES_REMEMBERED_MAX",
     "DiskReads._pieces": "READ_PIECES_MAX",
     "Entry": "log.cache_bytes",
-    "EntryCache._groups": "log.cache_bytes",
     "EntryCache._settled": "log.cache_bytes",
     "FairLanes._rings": "a fixed number for each queue",
     "Origin.slices": "BROUGHT_SLICES_MAX",
@@ -46,6 +45,7 @@ BOUNDED: Final = {
     "StoredGroup.lengths": "log.snapshot_every_bytes",
     "StoredGroup.locations": "log.snapshot_every_bytes",
     "StoredGroup.recent": "log.cache_bytes",
+    "_Written": "log.cache_bytes",
 }
 # Likewise, where so many processes ask for changes of the catalog that runs get near to it.
 REQUEST_WINDOWS: Final = {"SeenRequests.above": "CATALOG_REQUEST_WINDOW"}

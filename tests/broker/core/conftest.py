@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import pytest
 
 from headrace_broker.codecs.batch import encode_batch
 from headrace_broker.core.queue.command import command, leader_command
 from headrace_broker.core.queue.command.command import ACCEPT, SettleItem
+from headrace_broker.core.queue.machine.blank_states import _KNOWN, NEW_STATE, blank
 from headrace_broker.core.queue.machine.queue_machine import QueueMachine
 from headrace_broker.core.queue.messages.effect import Acquired, Deliver, Effect, EntryDead
 from headrace_broker.core.queue.messages.settings import (
@@ -16,6 +18,7 @@ from headrace_broker.core.queue.messages.settings import (
     decode_settings,
     encode_settings,
 )
+from headrace_broker.core.queue.snapshot.snapshot import write_snapshot
 from headrace_broker.model.message import Publish
 from headrace_broker.model.session import session_id
 
@@ -25,6 +28,15 @@ CARL = session_id(2, 1, 2)
 PUBLISHER = session_id(3, 1, 9)
 
 Run = tuple[int, int, list[int]]  # consumer's session and number, message ids in delivery order
+
+
+@pytest.fixture(autouse=True)
+def shared() -> Iterator[None]:
+    """Check that the states that queues share were not changed."""
+    yield
+    for state in (NEW_STATE, *_KNOWN.values()):
+        assert write_snapshot(state) == write_snapshot(blank(state.version, state.settings))
+        assert (state.tally, state.ready.returned, state.ready.watched) == (None, [], False)
 
 
 def batch(*bodies: bytes) -> bytes:

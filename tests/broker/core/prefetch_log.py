@@ -9,7 +9,7 @@ from tests.broker.core.lease_log import STAMP
 
 from headrace_broker.core.queue.command.command import ATTACH, CANCEL, encode_set_prefetch
 from headrace_broker.core.queue.command.leader_command import encode_configure
-from headrace_broker.core.queue.machine.queue_machine import PREFETCH_VERSION
+from headrace_broker.core.queue.machine.versions import PREFETCH_VERSION
 from headrace_broker.core.queue.messages.settings import decode_settings
 
 ARCHIVES = b"\x09\x01\x04"  # head of a CONFIGURE of version 4

@@ -6,7 +6,8 @@ import pytest
 from tests.broker.core.conftest import ANNA, BERT, QueueLog, messages, runs
 
 from headrace_broker.core.queue.command.command import ACCEPT, encode_cancel, encode_node_down
-from headrace_broker.core.queue.machine.queue_machine import PREFETCH_VERSION, QueueMachine
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
+from headrace_broker.core.queue.machine.versions import PREFETCH_VERSION
 from headrace_broker.core.queue.messages.effect import Controlled, Rejected
 
 

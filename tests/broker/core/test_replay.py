@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.broker.core.archive_log import archive_log
-from tests.broker.core.conftest import random_log, replay, rich_log
+from tests.broker.core.conftest import ANNA, PUBLISHER, QueueLog, random_log, replay, rich_log
 from tests.broker.core.lease_log import lease_log
 
 from headrace_broker.core.queue.command import command, leader_command, lease_command
@@ -261,3 +261,43 @@ def test_a_damaged_snapshot_is_refused_or_restored(
     except SnapshotError:
         return
     assert restored.ready_count >= 0
+
+
+def emptied_log() -> list[bytes]:
+    """Entries of a queue that has messages, sessions and settings of its own now and then."""
+    queue = QueueLog()
+    for round_ in range(1, 5):
+        queue.configure(round_, delivery_limit=round_, archive=round_ == 4)
+        queue.enqueue(PUBLISHER, 1, round_)
+        queue.attach(ANNA, 1, 1, 5)
+        queue.settle(ANNA, 2, command.ACCEPT, (1, 1, round_))
+        queue.apply(command.encode_close(ANNA))
+        queue.now_ms += 10
+        queue.apply(command.encode_close(PUBLISHER))
+    return queue.entries
+
+
+@pytest.mark.parametrize("log", [random_log, rich_log, lease_log, archive_log])
+def test_queues_that_share_what_they_have_go_on_as_those_that_do_not(
+    log: Callable[[int, int], list[bytes]],
+) -> None:
+    entries = [*emptied_log(), *log(3, 300)]
+    sharing, other = QueueMachine(), QueueMachine.restore(QueueMachine().snapshot())
+    for index, data in enumerate(entries, 1):
+        assert repr(sharing.apply(index, data)) == repr(other.apply(index, data))
+        sharing.share()
+        assert sharing.snapshot() == other.snapshot()
+        assert (sharing.last_id, sharing.now_ms) == (other.last_id, other.now_ms)
+
+
+def test_queues_that_have_nothing_share_their_states() -> None:
+    machines = [QueueMachine(), QueueMachine()]
+    shared = []
+    for index, data in enumerate(emptied_log(), 1):
+        for machine in machines:
+            machine.apply(index, data)
+            machine.share()
+        shared.append(machines[0]._state is machines[1]._state)
+    rounds = [shared[at : at + 6] for at in range(0, len(shared), 6)]
+    assert rounds[:3] == [[True, False, False, False, False, True]] * 3
+    assert not any(rounds[3]), "an archive is something"

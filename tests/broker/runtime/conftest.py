@@ -31,7 +31,7 @@ from headrace_broker.runtime.contract.host_watcher import Configuration, HostWat
 from headrace_broker.runtime.contract.lane_port import Copying, Gathering, SessionOwner
 from headrace_broker.runtime.contract.port import PendingConfirm, QueueClient, QueueListener
 from headrace_broker.runtime.contract.queue_log import BUSY, NOT_LEADING, TAKEN, QueueLog
-from headrace_broker.runtime.contract.recently_applied import Changes, RecentlyApplied
+from headrace_broker.runtime.contract.recently_applied import RecentlyApplied
 from headrace_broker.runtime.contract.traffic import Traffic
 from headrace_broker.runtime.intake.queue_gates import QueueGates
 from headrace_broker.runtime.replica.queue_host import QueueHost
@@ -132,8 +132,8 @@ class Watcher(HostWatcher):
         self.lease_answers: list[GroupAnswer] = []
         self.leases_gone: list[LeaseGone] = []
 
-    def changes(self, queue: Any) -> Changes:
-        return RecentlyApplied({queue.group}).of(queue.group)
+    def recent(self) -> RecentlyApplied:
+        return RecentlyApplied(())
 
     def queue_leader_changed(self, queue: Queue, leader: int) -> None:
         """Leaders change only through `World.lead`, which relocates sessions itself."""

@@ -70,7 +70,8 @@ class FakeHost:
         self.moves = FakeMoves()
         self.serving = True
         self.behind = False
-        self.telling = SimpleNamespace(is_behind=lambda _now_us: self.behind)
+        telling = SimpleNamespace(is_behind=lambda _now_us: self.behind)
+        self.lead = SimpleNamespace(telling=telling)
 
 
 class FlowNode:

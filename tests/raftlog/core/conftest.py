@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from headrace_raftlog.core.durability import NO_WRITES
+from headrace_raftlog.core.log_view import NO_ENTRIES
 from headrace_raftlog.core.raft import RaftCore
+from headrace_raftlog.core.state import (
+    NO_MESSAGES,
+    NO_PEERS,
+    NO_PROGRESS,
+    NO_VOTES,
+    NOT_UNCOMMITTED,
+)
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry, HardState
 from headrace_raftlog.model.group import CoreOptions, GroupConfig
 from headrace_raftlog.model.log import GroupLog
@@ -146,6 +155,14 @@ class Host:
     def terms(self) -> list[int]:
         """Return the terms of the log."""
         return [entry.term for entry in self.log.items]
+
+
+@pytest.fixture(autouse=True)
+def shared() -> Iterator[None]:
+    """Check that nothing was put into what all members share while they have none of it."""
+    yield
+    assert not any((NO_VOTES, NO_PEERS, NO_PROGRESS, NOT_UNCOMMITTED, NO_MESSAGES))
+    assert not any((NO_ENTRIES, NO_WRITES))
 
 
 @pytest.fixture

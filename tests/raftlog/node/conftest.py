@@ -91,6 +91,9 @@ class Machine:
         self.leaders.append((leader, term, serving))
         self._changed.set()
 
+    def quiesced(self) -> None:
+        pass
+
 
 class Cluster:
     """Nodes on loopback; `until` waits for a condition on what they report."""
@@ -253,6 +256,9 @@ class EventMachine:
 
     def leadership(self, leader: int, term: int, serving: bool) -> None:
         self.events.append(f"{self.name} led by {leader}, serving {serving}")
+
+    def quiesced(self) -> None:
+        self.events.append(f"{self.name} is quiescent")
 
 
 class World:

@@ -154,6 +154,25 @@ def test_call_for_silence_of_a_leader_that_is_down_silences_no_group(world: Any)
         assert hosted.core.quiesced == quiesced
 
 
+def test_quiescent_group_keeps_no_dead_entries_in_memory_and_says_that_it_is(world: Any) -> None:
+    world.host.create_group(7, (1, 2, 3), (), world.machine("a"), False)
+    world.host.tick()
+    assert "ga is quiescent" not in world.events
+    entries = [Entry(1, 3, 0, b"dead"), Entry(2, 3, 0, b"read on")]
+    world.host.receive([Message(APPEND, 7, 2, 1, 3, entries=entries, commit=2)])
+    world.settle(1)
+    world.log.group(7).hint_dead(1)
+    world.host.tick()
+    silence = Message(HEARTBEAT, 7, 2, 1, 3, index=2, log_term=3, commit=2, quiesce=True)
+    world.host.receive([silence])
+    world.settle()
+    assert sorted(world.log.group(7).recent) == [1, 2]
+    for _ in range(2):
+        world.host.tick()
+    assert world.events.count("ga is quiescent") == 1
+    assert sorted(world.log.group(7).recent) == [2]
+
+
 def test_elections_of_the_groups_of_a_lost_node_do_not_all_begin_at_once(world: Any) -> None:
     groups = range(100, 100 + 8 * ELECTIONS_PER_TICK)
     for group in (CATALOG_GROUP, *groups):

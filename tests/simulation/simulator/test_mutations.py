@@ -170,7 +170,7 @@ PATCHES = {
     "joint_decided_by_the_new_half": [
         (
             "quorum",
-            "        return min(index, outgoing.committed_index(peers, own_match))",
+            "        return min(index, _reached(self._outgoing, peers, own_match, False))",
             "        return index",
         )
     ],
@@ -178,8 +178,8 @@ PATCHES = {
     "learner_counted": [
         (
             "quorum",
-            "        self._incoming = Majority(membership.voters)",
-            "        self._incoming = Majority(membership.voters + membership.learners)",
+            "        self._incoming = membership.voters",
+            "        self._incoming = membership.voters + membership.learners",
         )
     ],
     "who_leaves_may_not_lead": [

@@ -161,8 +161,7 @@ class LikePattern:
         pattern: as written.
         escape: the character that takes `%`, `_` and itself literally, or "" for none.
 
-    Raises:
-        ValueError: nothing follows the escape character, or too much stands around a `_`.
+    Raises ValueError: nothing follows the escape character, or too much stands around a `_`.
     """
 
     def __init__(self, pattern: str, escape: str) -> None:

@@ -55,8 +55,7 @@ class BackupClient:
 
         The answer of the last one that was asked, when none could.
 
-        Raises:
-            QueueGoneError: there is no such queue any more.
+        Raises QueueGoneError: there is no such queue any more.
         """
         return await self._ask_replicas(queue, OpenPoint(queue.group, ttl_ms, user))
 
@@ -91,8 +90,7 @@ class BackupClient:
     async def ask(self, node: int, question: ReadPoint | KeepPoint | ClosePoint) -> BackupAnswer:
         """Return what a node answers about a user's point.
 
-        Raises:
-            RpcError: it does not answer, or its disk does not.
+        Raises RpcError: it does not answer, or its disk does not.
         """
         return await self._rpc.ask(node, question, BACKUP_ANSWER_S * LINK_FACTOR)
 

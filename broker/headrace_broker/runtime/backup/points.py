@@ -162,8 +162,7 @@ class BackupPoints:
     async def read(self, asked: ReadPoint) -> BackupAnswer:
         """Return messages of a user's point.
 
-        Raises:
-            NoAnswerError: the disk does not give them back in time.
+        Raises NoAnswerError: the disk does not give them back in time.
         """
         point = self._alive(asked.point, asked.user)
         if isinstance(point, BackupAnswer):

@@ -77,8 +77,7 @@ class CallGate:
             peer: the connection that it came by.
             name: the call, for the log.
 
-        Raises:
-            TooManyCallsError: too many wait.
+        Raises TooManyCallsError: too many wait.
         """
         client = self._clients.setdefault(peer, CallClient())
         client.calls += 1

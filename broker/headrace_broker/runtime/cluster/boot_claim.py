@@ -31,8 +31,7 @@ class Booted(Protocol):
     async def raise_boot(self, boot: int) -> None:
         """Count this start of the node as a later one.
 
-        Raises:
-            OSError: the data directory cannot be written; the node cannot go on.
+        Raises OSError: the data directory cannot be written; the node cannot go on.
         """
 
 
@@ -62,9 +61,8 @@ class BootClaim:
     async def wait(self) -> None:
         """Return once this process owns its boot count.
 
-        Raises:
-            CatalogUnavailableError: the node is stopping.
-            OSError: a later count could not be written; the node cannot go on.
+        Raises CatalogUnavailableError: the node is stopping; OSError: a later count could not be
+        written; the node cannot go on.
         """
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._claim(), name="boot claim")

@@ -87,8 +87,7 @@ class RaftHost(Booted, Protocol):
     async def read_barrier(self, group: int, seconds: float) -> None:
         """Wait until all that was committed before is applied here.
 
-        Raises:
-            ReadTimeoutError: nobody confirmed that in time.
+        Raises ReadTimeoutError: nobody confirmed that in time.
         """
 
     def leader(self, group: int) -> int:
@@ -231,8 +230,7 @@ class CatalogService:
             seconds: how long to wait; by default `CatalogTiming.answer_seconds`, and less where
                 no leader has been reached for `leaderless-ms`.
 
-        Raises:
-            CatalogUnavailableError: no result in time; the change may still be made later.
+        Raises CatalogUnavailableError: no result in time; the change may still be made later.
         """
         user = self.catalog.user(without_administrator(command))
         lock = self._one_by_one if user is not None and user.tags else contextlib.nullcontext()
@@ -298,8 +296,7 @@ class CatalogService:
     async def barrier(self, seconds: float | None = None) -> None:
         """Wait until everything that was decided before this call is applied here.
 
-        Raises:
-            CatalogUnavailableError: as `submit`.
+        Raises CatalogUnavailableError: as `submit`.
         """
         result = await self.submit(commands.Barrier(), seconds)
         assert isinstance(result, Ok)
@@ -310,8 +307,7 @@ class CatalogService:
         As `barrier`, but nothing is written: the leader is asked how far it is, once for all who
         ask at the same time.
 
-        Raises:
-            CatalogUnavailableError: not in time, for there is no quorum.
+        Raises CatalogUnavailableError: not in time, for there is no quorum.
         """
         limit = self._timing.answer_seconds
         try:
@@ -326,8 +322,7 @@ class CatalogService:
     async def wait_ready(self, seconds: float) -> None:
         """Wait until the catalog has its first contents and this node is up to date.
 
-        Raises:
-            CatalogUnavailableError: not in time.
+        Raises CatalogUnavailableError: not in time.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -433,6 +428,9 @@ class CatalogService:
         """Return the catalog's state; no entry is needed once it is in there."""
         return self.catalog.snapshot(), array("Q")
 
+    def quiesced(self) -> None:
+        """Take no notice."""
+
     def held(self) -> array[int]:
         """Return nothing: readers of the catalog read its tables."""
         return array("Q")
@@ -447,9 +445,7 @@ class CatalogService:
 
         A change that waits here and is part of that state has no answer in it: it is sent again,
         is found to be a repetition, and is asked for anew, which tells how things are.
-
-        Raises:
-            SnapshotError: the bytes are not such a state; nothing changed.
+        Raises SnapshotError: the bytes are not such a state; nothing changed.
         """
         self._tell(self.catalog.load(state))
 

@@ -29,8 +29,7 @@ class DefaultUser(NamedTuple):
 def read_default_user(section: DefaultUserSection) -> DefaultUser:
     """Return the user that the configuration names.
 
-    Raises:
-        ConfigError: the file with the password cannot be read, or holds none.
+    Raises ConfigError: the file with the password cannot be read, or holds none.
     """
     if not section.password_file:
         return DefaultUser()

@@ -45,8 +45,7 @@ class PeerTable(Protocol):
     def members(self, group: int) -> Membership:
         """Return who belongs to a group.
 
-        Raises:
-            KeyError: the group is not on this node.
+        Raises KeyError: the group is not on this node.
         """
 
 

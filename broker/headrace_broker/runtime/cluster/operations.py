@@ -116,8 +116,7 @@ class Operations:
     async def apply_steps(self, steps: Sequence[Step]) -> list[StepOutcome]:
         """Apply steps in the catalog, one after the other; their queues' leaders do the rest.
 
-        Raises:
-            AmqpError: INTERNAL_ERROR, the catalog has no quorum; some may be taken.
+        Raises AmqpError: INTERNAL_ERROR, the catalog has no quorum; some may be taken.
         """
         outcomes: list[StepOutcome] = []
         for step in steps:
@@ -161,8 +160,7 @@ class Operations:
 
         A further process of a node is drained if that is.
 
-        Raises:
-            AmqpError: PRECONDITION_FAILED, it cannot be; INTERNAL_ERROR, no quorum.
+        Raises AmqpError: PRECONDITION_FAILED, it cannot be; INTERNAL_ERROR, no quorum.
         """
         problem = address_problem(node.address) or takeover_problem(
             self._around.view.node(node.id), node, self.up()
@@ -200,9 +198,8 @@ class Operations:
     async def raise_version(self) -> int:
         """Use what this release knows in the whole cluster, for good; return the cluster version.
 
-        Raises:
-            AmqpError: PRECONDITION_FAILED, it names the nodes of an older release; INTERNAL_ERROR,
-                no quorum.
+        Raises AmqpError: PRECONDITION_FAILED, it names the nodes of an older release;
+        INTERNAL_ERROR, no quorum.
         """
         version: int = _done(await self._around.submit(RaiseClusterVersion(CLUSTER_VERSION)))
         return version
@@ -210,9 +207,8 @@ class Operations:
     async def forget(self, node: Node) -> None:
         """Remove a node, or one of its further processes, from the cluster.
 
-        Raises:
-            AmqpError: PRECONDITION_FAILED, as `check_forget`, or it has replicas; INTERNAL_ERROR,
-                no quorum.
+        Raises AmqpError: PRECONDITION_FAILED, as `check_forget`, or it has replicas;
+        INTERNAL_ERROR, no quorum.
         """
         self.check_forget(node)
         _done(await self._around.submit(ForgetNode(node.id, bars_unknown=not node.disk)))
@@ -220,9 +216,8 @@ class Operations:
     def check_forget(self, node: Node) -> None:
         """Refuse to remove a node for what can be seen before its replicas leave.
 
-        Raises:
-            AmqpError: PRECONDITION_FAILED, it serves clients, is this one, or the catalog would
-                have no majority without it.
+        Raises AmqpError: PRECONDITION_FAILED, it serves clients, is this one, or the catalog would
+        have no majority without it.
         """
         problem = ""
         if node.id == self._around.node:
@@ -251,9 +246,8 @@ class Operations:
     async def transfer(self, queue: Queue, node: Node) -> None:
         """Transfer a queue's leadership to a node, and wait until it leads.
 
-        Raises:
-            AmqpError: PRECONDITION_FAILED, the node cannot lead it; INTERNAL_ERROR, it does not
-                in time.
+        Raises AmqpError: PRECONDITION_FAILED, the node cannot lead it; INTERNAL_ERROR, it does not
+        in time.
         """
         what = f"queue '{queue.name}' in vhost '{queue.vhost}'"
         problem = self._transfer_problem(queue, node)
@@ -346,8 +340,7 @@ class Operations:
 def _done(result: Result) -> Any:
     """Return the value of the catalog's answer.
 
-    Raises:
-        AmqpError: PRECONDITION_FAILED, it did nothing; NOT_FOUND, there is nothing to change.
+    Raises AmqpError: PRECONDITION_FAILED, it did nothing; NOT_FOUND, there is nothing to change.
     """
     if isinstance(result, Ok):
         return result.value

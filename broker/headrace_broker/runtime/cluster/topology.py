@@ -94,8 +94,7 @@ class Topology:
     async def submit(self, command: AnyCommand) -> Result:
         """Apply a command and return what the catalog answered.
 
-        Raises:
-            AmqpError: the catalog has no quorum.
+        Raises AmqpError: the catalog has no quorum.
         """
         try:
             return await self._catalog.submit(command)
@@ -105,8 +104,7 @@ class Topology:
     async def catch_up(self) -> None:
         """Wait until everything that was decided before this call is applied here.
 
-        Raises:
-            AmqpError: the catalog has no quorum.
+        Raises AmqpError: the catalog has no quorum.
         """
         try:
             await self._catalog.catch_up()
@@ -133,10 +131,9 @@ class Topology:
     ) -> Queue:
         """Create a queue and wait until it has a leader, or return the equivalent one.
 
-        Raises:
-            AmqpError: PRECONDITION_FAILED for arguments that cannot be, a queue that is there with
-                other ones, or one too many for its vhost; RESOURCE_LOCKED for another connection's
-                exclusive queue. Nothing was declared then.
+        Raises AmqpError: PRECONDITION_FAILED for arguments that cannot be, a queue that is there
+        with other ones, or one too many for its vhost; RESOURCE_LOCKED for another connection's
+        exclusive queue. Nothing was declared then.
         """
         self.declared += 1
         default = self._default_kind(vhost, name)

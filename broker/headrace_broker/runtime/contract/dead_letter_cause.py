@@ -53,10 +53,6 @@ class DeadLetterCauses:
         if self._told and len(data) >= ENQUEUE_BATCH_OFFSET and data[STAMP_BYTES] == ENQUEUE:
             self._told.pop(_key(data), None)
 
-    def forget(self) -> None:
-        """Forget all: another leadership."""
-        self._told.clear()
-
     def of(self, data: bytes, reason: i64, count: i64) -> list[int]:
         """Return who caused each of so many messages to die: a session, or a *_CAUSE."""
         kind: i64 = data[STAMP_BYTES]

@@ -14,7 +14,7 @@ from headrace_broker.core.queue.state.tally import Tally
 from headrace_broker.flow.paced_confirms import PacedQueues
 from headrace_broker.model.definition import Queue
 from headrace_broker.runtime.contract.dead_letter import DeadLetter
-from headrace_broker.runtime.contract.recently_applied import Changes
+from headrace_broker.runtime.contract.recently_applied import RecentlyApplied
 
 
 @final
@@ -32,8 +32,8 @@ class HostWatcher:
     """A replica's node. All but the first four concern replicas that lead."""
 
     @abstractmethod
-    def changes(self, queue: Queue) -> Changes:
-        """Return where a queue's replica notes its changes."""
+    def recent(self) -> RecentlyApplied:
+        """Return where the node's replicas note their changes."""
 
     @abstractmethod
     def queue_leader_changed(self, queue: Queue, leader: int) -> None:

@@ -17,7 +17,7 @@ from headrace_broker.core.queue.command.command import (
     SET_PREFETCH,
     encode_settle,
 )
-from headrace_broker.core.queue.machine.queue_machine import LEASES_VERSION, PREFETCH_VERSION
+from headrace_broker.core.queue.machine.versions import LEASES_VERSION, PREFETCH_VERSION
 
 _SEQ_OFFSET: Final = 10  # of a control command's number, without stamp
 _NUMBERED_BYTES: Final = 18  # of the head of a numbered command, without stamp

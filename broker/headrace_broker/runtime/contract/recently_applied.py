@@ -16,8 +16,8 @@ from mypy_extensions import i64
 class RecentlyApplied:
     """Groups of one node; a change moves a group to the end, once between two looks.
 
-    Args:
-        replicas: the groups that have a replica here, as they come and go.
+    Changes are that something was applied, or that the leader is another one. `replicas` are the
+    groups that have a replica here, as they come and go.
     """
 
     def __init__(self, replicas: Container[int]) -> None:
@@ -25,14 +25,12 @@ class RecentlyApplied:
         self.look: i64 = 1  # number of the look that comes next, of all readers
         self._looks: dict[int, int] = {}  # by group, `look` at its last change; ascending
 
-    def of(self, group: i64) -> Changes:
-        """Return the place where a replica notes its changes."""
-        return Changes(self, group)
-
-    def note(self, group: i64) -> None:
-        """Move a group to the end."""
-        self._looks.pop(group, None)
-        self._looks[group] = int(self.look)
+    def note(self, group: i64, look: i64) -> i64:
+        """Note a change of a group whose last was at a look, 0 for none; return that of this."""
+        if look != self.look:
+            self._looks.pop(group, None)
+            self._looks[group] = int(self.look)
+        return self.look
 
     def reader(self) -> Callable[[], list[int]]:
         """Return a function that returns the groups that changed since it was called before."""
@@ -53,22 +51,6 @@ class RecentlyApplied:
         for group in gone:
             del self._looks[group]
         return found
-
-
-@final
-class Changes:
-    """Notes of one replica."""
-
-    def __init__(self, recent: RecentlyApplied, group: i64) -> None:
-        self._recent = recent
-        self._group = group
-        self._look: i64 = 0  # of its last note
-
-    def note(self) -> None:
-        """Note that something was applied, or that the leader changed."""
-        if self._look != self._recent.look:
-            self._look = self._recent.look
-            self._recent.note(self._group)
 
 
 @final

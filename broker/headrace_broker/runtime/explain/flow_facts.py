@@ -241,7 +241,8 @@ class FlowFacts:
 
     def is_behind(self, host: QueueHost) -> bool:
         """Return whether a queue led here has consumers that publishers outrun, now or lately."""
-        return host.machine.consumer_count > 0 and host.telling.is_behind(self._clock_us())
+        lead = host.lead if host.machine.consumer_count > 0 else None
+        return lead is not None and lead.telling.is_behind(self._clock_us())
 
     def led(self) -> list[QueueHost]:
         """Return the replicas that lead."""

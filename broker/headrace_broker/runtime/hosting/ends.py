@@ -19,7 +19,7 @@ from headrace_broker.model.definition import Queue
 from headrace_broker.runtime.contract.clock import Clock
 from headrace_broker.runtime.contract.host_watcher import Configuration, HostWatcher
 from headrace_broker.runtime.contract.lane_port import Copying, Gathering, SessionOwner
-from headrace_broker.runtime.contract.recently_applied import Changes, RecentlyApplied
+from headrace_broker.runtime.contract.recently_applied import RecentlyApplied
 from headrace_broker.runtime.contract.traffic import Traffic
 from headrace_broker.runtime.intake.outflow_watch import OutflowWatch
 from headrace_broker.runtime.replica.queue_host import QueueHost
@@ -92,8 +92,8 @@ class Duties(HostWatcher):
         return self._hosting.outflow.paced
 
     @override
-    def changes(self, queue: Queue) -> Changes:
-        return self._hosting.recent.of(queue.group)
+    def recent(self) -> RecentlyApplied:
+        return self._hosting.recent
 
     @override
     def queue_unused(self, queue: Queue) -> None:

@@ -85,6 +85,7 @@ class Hosting:
         self.on_unused: Callable[[Queue], None] = ignore  # an auto-delete queue's last one went
         # called when a message that a queue still holds cannot be read; the node must stop
         self.on_unreadable: Callable[[BaseException], None] = ignore
+        self._unreadable = lambda error: self.on_unreadable(error)  # one object for all logs
         self.traffic = Traffic()  # counts what goes through the sessions of clients
         self.ledger = Ledger(FlowLimits()) if ledger is None else ledger  # the accounts of these
         # called with a session's id and whose it is when it begins
@@ -177,7 +178,7 @@ class Hosting:
             return
         self.departures.stay(queue.group)
         if queue.logged:
-            host = self._host(queue, RaftQueueLog(self._raft, queue.group, self._fail))
+            host = self._host(queue, RaftQueueLog(self._raft, queue.group, self._unreadable))
             self._register(queue, host)
             prefers = queue.members[0] == self._node
             try:
@@ -196,9 +197,6 @@ class Hosting:
     def _host(self, queue: Queue, queue_log: QueueLog) -> QueueHost:
         board, turns = self.session_router, self._filter_turns
         return QueueHost(queue, self._node, queue_log, board, self.duties, self.clock, turns)
-
-    def _fail(self, error: BaseException) -> None:
-        self.on_unreadable(error)
 
     def _register(self, queue: Queue, host: QueueHost) -> None:
         self.hosts[queue.group] = host

@@ -161,9 +161,8 @@ class MessageService:
             What became of each. When an alarm comes meanwhile, or a queue does not confirm, those
             that were not taken by then are `refused`.
 
-        Raises:
-            AmqpError: NOT_FOUND the queue or the exchange is not there, ACCESS_REFUSED the exchange
-                is internal, INTERNAL_ERROR the queue does not answer, or publishers are blocked.
+        Raises AmqpError: NOT_FOUND the queue or the exchange is not there, ACCESS_REFUSED the
+        exchange is internal, INTERNAL_ERROR the queue does not answer, or publishers are blocked.
         """
         await self._check_route(queue.vhost, route)
         reason = self._broker.blocked.now.reason

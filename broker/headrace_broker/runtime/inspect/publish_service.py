@@ -47,10 +47,9 @@ class PublishService:
         Returns:
             False when it leads to no queue.
 
-        Raises:
-            AmqpError: NOT_FOUND there is no such exchange, ACCESS_REFUSED it is internal,
-                PRECONDITION_FAILED a queue refused the message or its route costs too much,
-                INTERNAL_ERROR a queue does not answer, or publishers are blocked.
+        Raises AmqpError: NOT_FOUND there is no such exchange, ACCESS_REFUSED it is internal,
+        PRECONDITION_FAILED a queue refused the message or its route costs too much, INTERNAL_ERROR
+        a queue does not answer, or publishers are blocked.
         """
         reason = self._broker.blocked.now.reason
         if reason:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, TypeVar
 from weakref import WeakValueDictionary
 
 from headrace_broker.core.queue.command.command import ARCHIVE_KINDS
-from headrace_broker.core.queue.machine.queue_machine import ARCHIVE_VERSION, LEASES_VERSION
+from headrace_broker.core.queue.machine.versions import ARCHIVE_VERSION, LEASES_VERSION
 from headrace_broker.core.queue.messages.effect import GroupAnswer
 from headrace_broker.core.queue.state.archive_effect import ArchiveAnswer
 from headrace_broker.core.queue.state.lease_effect import LeaseAnswer
@@ -111,8 +111,7 @@ class GroupCommands:
     async def _apply(self, host: QueueHost, question: GroupCommand[Any]) -> GroupAnswer:
         """Replicate a command through the leading replica, and return its answer.
 
-        Raises:
-            RpcError: it does not.
+        Raises RpcError: it does not.
         """
         request, data = question.request, question.data
         reads = len(data) > 0 and data[0] in ARCHIVE_KINDS

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from mypy_extensions import i64
 
 from headrace_broker.core.queue.messages.effect import Acquired
+from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import DEAD_LETTERS_CUT_BYTES, DEAD_LETTERS_UNREAD_MAX
 from headrace_broker.runtime.contract.dead_letter import DeadLetter, cut_dead_letter
+from headrace_broker.runtime.contract.host_watcher import HostWatcher
 from headrace_broker.runtime.contract.queue_log import QueueLog
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @final
@@ -39,16 +38,11 @@ class DeadLetterQueue:
     the snapshot of another one, their messages are lost.
     """
 
-    def __init__(
-        self,
-        log: QueueLog,
-        send: Callable[[dict[str, Any], list[DeadLetter]], None],
-        lose: Callable[[int], None],
-    ) -> None:
+    def __init__(self, queue: Queue, log: QueueLog, watcher: HostWatcher) -> None:
         self.unread_count: i64 = 0  # messages that wait for the disk
+        self._queue = queue
         self._log = log  # of the queue
-        self._send = send  # takes dead letters that were cut together, and the arguments
-        self._lose = lose  # told of a number of messages that are lost
+        self._watcher = watcher  # takes dead letters, and is told how many messages are lost
         self._waiting: deque[DeadRun] | None = None  # for the disk; None, as mostly, for nothing
 
     def accept(self, died: DeadRun) -> None:
@@ -57,7 +51,7 @@ class DeadLetterQueue:
             return
         count: i64 = len(died.messages) - died.at
         if self.unread_count + count > DEAD_LETTERS_UNREAD_MAX:
-            self._lose(int(count))
+            self._watcher.dead_letters_lost(self._queue, int(count))
             return
         for at in range(died.at, len(died.messages)):
             self._log.pin(died.messages[at].entry_index)
@@ -72,7 +66,7 @@ class DeadLetterQueue:
             self._waiting.clear()
             self._log.give_up(self._read)
             lost, self.unread_count = self.unread_count, 0
-            self._lose(int(lost))
+            self._watcher.dead_letters_lost(self._queue, int(lost))
 
     def _read(self) -> None:
         """Continue with an entry that was read from the disk."""
@@ -119,10 +113,10 @@ class DeadLetterQueue:
             if (
                 byte_count >= DEAD_LETTERS_CUT_BYTES
             ):  # what finds no room goes before more is copied
-                self._send(died.arguments, dead_letters)
+                self._watcher.dead_lettered(self._queue, died.arguments, dead_letters)
                 dead_letters, byte_count = [], 0
         if dead_letters:
-            self._send(died.arguments, dead_letters)
+            self._watcher.dead_lettered(self._queue, died.arguments, dead_letters)
         if lost > 0:
-            self._lose(int(lost))
+            self._watcher.dead_letters_lost(self._queue, int(lost))
         return died.at == len(died.messages)

@@ -112,14 +112,13 @@ class Filtering:
     def __init__(
         self,
         queue_log: QueueLog,
-        feeds: Feeds,
         propose: Callable[[bytes], i64],
         turns: FilterTurns | None = None,  # of this node; None for its own
     ) -> None:
         self.turns = FilterTurns() if turns is None else turns  # those in which it looks
         self.messages_read: i64 = 0  # times a message was put to a filter here
         self._log = queue_log  # where the messages' bytes are
-        self._feeds = feeds  # who is served from here; a consumer without one is forgotten
+        self._feeds = Feeds()  # who is served from here; a consumer without one is forgotten
         self._propose = propose  # appends a command, see `QueueLog.propose`
         self._machine: QueueMachine | None = None
         self._cursors: dict[bytes, FilterCursor] = {}  # by filter, longest without consumer first
@@ -127,8 +126,11 @@ class Filtering:
         self._proposed: dict[Consumer, None] = {}  # whose ACQUIRE is not applied yet
         self._retry_due = False
 
-    def open(self, machine: QueueMachine, session: i64, consumer: i64, data: bytes) -> None:
+    def open(
+        self, machine: QueueMachine, feeds: Feeds, session: i64, consumer: i64, data: bytes
+    ) -> None:
         """Serve a consumer with a filter as `encode_filter` gave it; again changes nothing."""
+        self._feeds = feeds
         key = (int(session), int(consumer))
         if self._filters.get(key) == data:
             return

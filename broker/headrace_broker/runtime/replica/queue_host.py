@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
-from functools import partial
+from sys import intern
 from typing import Any, Final, final
 
 from mypy_extensions import i64
@@ -55,25 +55,22 @@ from headrace_broker.model.limits import DIGEST_BATCHES_MAX, TURNED_AWAY_MAX
 from headrace_broker.model.session import session_node
 from headrace_broker.runtime.contract.clock import Clock
 from headrace_broker.runtime.contract.dead_letter import DeadLetter, cut_dead_letter
-from headrace_broker.runtime.contract.dead_letter_cause import DeadLetterCauses
 from headrace_broker.runtime.contract.host_watcher import HostWatcher
 from headrace_broker.runtime.contract.known_command import as_known, may_be_carried_out
 from headrace_broker.runtime.contract.lane_port import HostEnd, SessionTransport
 from headrace_broker.runtime.contract.queue_log import BUSY, TAKEN, QueueLog
 from headrace_broker.runtime.contract.trace_port import TRACING
 from headrace_broker.runtime.replica.dead_letter_queue import DeadLetterQueue, DeadRun
-from headrace_broker.runtime.replica.feed import Feed, Gets
+from headrace_broker.runtime.replica.feed import Feed
 from headrace_broker.runtime.replica.feeds import FEED_ENDING, Feeds
 from headrace_broker.runtime.replica.filtering import Filtering, FilterTurns
+from headrace_broker.runtime.replica.leadership import Leadership
 from headrace_broker.runtime.replica.machine_version import check_version
-from headrace_broker.runtime.replica.queue_meter import QueueMeter
 from headrace_broker.runtime.replica.queue_time import QueueTime
-from headrace_broker.runtime.replica.rounds import Rounds
-from headrace_broker.runtime.replica.session_telling import SessionTelling
-from headrace_broker.runtime.replica.ticking import Ticking
 from headrace_raftlog.model.entry import Entry
 
 NO_ARGUMENTS: Final[dict[str, Any]] = {}  # one for all queues that are led elsewhere
+NO_FEEDS: Final = Feeds()  # likewise
 
 
 @final
@@ -93,38 +90,39 @@ class QueueHost(HostEnd):
         self.queue = queue  # its definition
         self.machine = QueueMachine()  # deterministic: equal on all replicas
         self.leading = False  # it leads and has applied all committed before its term
+        self.lead: Leadership | None = None  # while that is so
         self.serving = False  # it leads and is being told what holds now: it takes commands
         self.arguments: dict[str, Any] = NO_ARGUMENTS  # effective, as of the last look
         self.used_ms: i64 = 0  # when the queue was used last, monotonic, by this leader
         self.moves = Moves()  # messages that came and went while this replica led
-        self.meter: QueueMeter | None = None  # of this leadership's commands, None when not leading
         self._node = node
         self.log = log  # where its commands stand
         self._reach = reach
         self._watcher = watcher
-        self._changes = watcher.changes(queue)
+        self._recent = watcher.recent()
+        self._look: i64 = 0  # that of `_recent` at the last change here
         self._clock = Clock() if clock is None else clock
-        self._feeds = Feeds()
-        self._gets = Gets(log, reach)
-        lost = partial(watcher.dead_letters_lost, queue)
-        # messages that died while this replica led, and become dead letters
-        self.dying = DeadLetterQueue(log, partial(watcher.dead_lettered, queue), lost)
+        self._feeds = NO_FEEDS
+        self._dying: DeadLetterQueue | None = None
         self._filter_turns = filter_turns
         self._filtering: Filtering | None = None
         # sessions of other nodes that were refused here, which are told who leads next
-        self._turned_away: dict[int, None] = {}
+        self._turned_away: dict[int, None] | None = None
         self._configured = b""  # the newest CONFIGURE in the log
         self.time = QueueTime(self._clock)  # of the queue, where this replica leads
-        self._ticking = Ticking(queue, watcher, self.time)
-        self._causes = DeadLetterCauses()
-        self._rounds = Rounds(self._propose_for)
-        self.telling = SessionTelling(queue.group, reach, watcher.paced_queues())
+
+    @property
+    def dying(self) -> DeadLetterQueue:
+        """Messages that died while this replica led, and become dead letters."""
+        if self._dying is None:
+            self._dying = DeadLetterQueue(self.queue, self.log, self._watcher)
+        return self._dying
 
     @property
     def filtering(self) -> Filtering:
         """Its consumers that want some messages only."""
         if self._filtering is None:  # few queues have any
-            self._filtering = Filtering(self.log, self._feeds, self.propose, self._filter_turns)
+            self._filtering = Filtering(self.log, self.propose, self._filter_turns)
         return self._filtering
 
     # From gateways
@@ -132,23 +130,23 @@ class QueueHost(HostEnd):
     @override
     def command(self, session: int, data: bytes) -> None:
         """Stamp and propose a command; a refusal goes back at once."""
-        if self._takes(session, data):
+        if self._takes(session, data) and (lead := self.lead) is not None:
             known = as_known(session, data, self.machine.version)
-            if not self._rounds.keeps(session, known, self.machine.saturated):
+            if not lead.rounds.keeps(session, known, self.machine.saturated):
                 self._propose_for(session, known)
 
     @override
     def caused(self, session: int, data: bytes, causes: list[int]) -> None:
-        if self.serving:
-            self._causes.note(session, data, causes)
+        if self.serving and self.lead is not None:
+            self.lead.causes.note(session, data, causes)
         self.command(session, data)
 
     @override
     def large(self, session: int, command: LargeCommand, causes: list[int]) -> None:
         head = command.head
-        if self._takes(session, head):
-            self._causes.note(session, head, causes)
-            self._rounds.precede(head)
+        if self._takes(session, head) and (lead := self.lead) is not None:
+            lead.causes.note(session, head, causes)
+            lead.rounds.precede(head)
             outcome = self._append(command.stamped(self.time.stamp()), head)
             if outcome != TAKEN:
                 self._refuse(session, outcome == BUSY)
@@ -170,7 +168,7 @@ class QueueHost(HostEnd):
         leader = self.log.leader()
         if leader == self._node:
             leader = 0
-            waiting = self._turned_away
+            waiting = self._turned_away = self._turned_away or {}
             if session_node(session) != self._node and len(waiting) < TURNED_AWAY_MAX:
                 waiting[session] = None
         self._point([session], leader, busy)
@@ -182,9 +180,9 @@ class QueueHost(HostEnd):
     def _append(self, stamped: bytes, head: bytes) -> i64:
         """Append entry data; `head` is the command in it, or its first bytes."""
         outcome = self.log.propose(stamped, passes_publishes(head))
-        if outcome == TAKEN and self.meter is not None:
-            self._rounds.proposed(head)
-            self.meter.proposed(stamped)
+        if outcome == TAKEN and self.lead is not None:
+            self.lead.rounds.proposed(head)
+            self.lead.meter.proposed(stamped)
         return outcome
 
     @override
@@ -210,7 +208,7 @@ class QueueHost(HostEnd):
         feed = Feed(consumer, window, self.log, self.machine)
         self._feeds.put(session, feed)
         if filter_table:
-            self.filtering.open(self.machine, session, consumer, filter_table)
+            self.filtering.open(self.machine, self._feeds, session, consumer, filter_table)
         feed.repeat(self.machine.unsettled_from(session, consumer, number), end)
         return True
 
@@ -253,10 +251,10 @@ class QueueHost(HostEnd):
         leased: i64 = self.machine.leased_count
         newest = self.machine.last_id
         effects = self.machine.apply(index, data)
-        self._changes.note()
+        self._look = self._recent.note(self.queue.group, self._look)
         new = self.machine.last_id - newest
-        if self.meter is not None:
-            self.meter.applied(data, self.machine.busy_count())
+        if (lead := self.lead) is not None:
+            lead.meter.applied(data, self.machine.busy_count())
         if self.serving:
             self.moves.arrived += new
             if kind == LEASE:
@@ -268,22 +266,25 @@ class QueueHost(HostEnd):
                 self.log.forget(effect.index)
             elif isinstance(effect, Rejected):
                 self._watcher.command_rejected(self.queue, effect.reason)
-            elif self.serving:
-                self._perform(effect, data, new)
+            elif self.serving and lead is not None:
+                self._perform(lead, effect, data, new)
         if kind in FEED_ENDING and not self._feeds.is_empty:
             self._feeds.drop_ended(decode_command(data), self.machine)
-        if self.serving:
-            assert self.meter is not None, "it serves without leading"
-            self.telling.applied(self.machine, self.meter, self.moves.delivered)
-            self._causes.applied(data)
+        if self.serving and lead is not None:
+            lead.telling.applied(self.machine, lead.meter, self.moves.delivered)
+            lead.causes.applied(data)
             if kind == TICK:
-                self._ticked(data)
+                self._ticked(lead, data)
             elif kind == FORGET:
                 self._forgotten(data)
-            self._ticking.arm(self.machine.due_ms())
+            lead.ticking.arm(self.machine.due_ms())
             if self._filtering is not None:
                 self._filtering.applied(data)
-            self._rounds.applied(kind)
+            lead.rounds.applied(kind)
+
+    def quiesced(self) -> None:
+        """Share what the machine needs, where that has nothing, with other queues."""
+        self.machine.share()
 
     def snapshot(self) -> tuple[bytes, array[int]]:
         """Return the machine's state, and the positions of the entries that hold its messages."""
@@ -299,7 +300,8 @@ class QueueHost(HostEnd):
         Of a deep queue it covers the messages near its head: the others come there too.
         """
         digest = self.machine.digest(DIGEST_BATCHES_MAX)
-        return f"{VERSION} queue {MACHINE_VERSION} at {self.machine.version}", digest
+        version = f"{VERSION} queue {MACHINE_VERSION} at {self.machine.version}"
+        return intern(version), digest
 
     def restore(self, state: bytes) -> None:
         """Take over a state that `snapshot` gave, here or on another node; never while serving.
@@ -311,27 +313,25 @@ class QueueHost(HostEnd):
         check_version(self.queue, machine.version)
         self.log.replaced()
         self.machine = machine
-        self._changes.note()
+        self._look = self._recent.note(self.queue.group, self._look)
 
     def leadership(self, leader: int, _term: int, serving: bool) -> None:
         """Start or stop serving; feeds of an earlier leadership are void.
 
         The settings come first: no other command of this leadership is before them in the log.
         """
-        self._changes.note()
-        self.leading = serving
-        self.serving = False
-        self.meter = QueueMeter(self._clock) if serving else None
-        self._rounds = Rounds(self._propose_for)
+        self._look = self._recent.note(self.queue.group, self._look)
+        if self.lead is not None:
+            self.lead.end()
+        self.lead = None
+        self.leading, self.serving = serving, False
         self.machine.count_into(None)
-        self.telling.stop()
-        self._ticking.reset()
-        self._causes.forget()
-        self._gets.forget()
         if self._filtering is not None:
             self._filtering.reset()
         self.arguments = NO_ARGUMENTS
         if serving:
+            parts = (self.queue, self.log, self._reach, self._watcher)
+            self.lead = Leadership(*parts, self._clock, self.time, self._propose_for)
             self.time.begin(self.machine.now_ms)
             self._configured = encode_configure(self.machine.version, self.machine.settings)
             if self.configure():
@@ -343,7 +343,8 @@ class QueueHost(HostEnd):
 
     def configure(self) -> bool:
         """Tell the machine of a queue led here what is new; False when the log is full."""
-        if not self.leading:
+        lead = self.lead
+        if lead is None:
             return True
         wanted = self._watcher.configuration(self.queue)
         self.arguments = wanted.arguments
@@ -354,16 +355,18 @@ class QueueHost(HostEnd):
                 return False
             self._configured = data
         if not self.serving:
-            self._serve()
+            self._serve(lead)
         return True
 
-    def _serve(self) -> None:
+    def _serve(self, lead: Leadership) -> None:
         self.serving = True
-        self._changes.note()
+        if self._feeds is NO_FEEDS:
+            self._feeds = Feeds()
+        self._look = self._recent.note(self.queue.group, self._look)
         self.machine.count_into(self._watcher.tally())
         self.use()
         self._call_back(self._node)
-        self._ticking.arm(self.machine.due_ms())
+        lead.ticking.arm(self.machine.due_ms())
         self._watcher.queue_leader_changed(self.queue, self._node)
 
     # Time
@@ -374,15 +377,15 @@ class QueueHost(HostEnd):
 
     def tick(self, now_ms: i64) -> None:
         """Propose the TICK that is due; called at this time of the node when it was asked for."""
-        if self.serving:
+        if self.serving and (lead := self.lead) is not None:
             sends_dead_letters = self.machine.settings.dead_letter == DEAD_LETTER_AT_MOST_ONCE
             unread = sends_dead_letters and self.dying.unread_count > 0
-            if self._ticking.is_time(self.machine.due_ms(), now_ms, sends_dead_letters, unread):
-                self._ticking.proposed(self.propose(encode_tick()) == TAKEN, now_ms)
+            if lead.ticking.is_time(self.machine.due_ms(), now_ms, sends_dead_letters, unread):
+                lead.ticking.proposed(self.propose(encode_tick()) == TAKEN, now_ms)
 
-    def _ticked(self, data: bytes) -> None:
+    def _ticked(self, lead: Leadership, data: bytes) -> None:
         """Continue at once if a tick, whose work is bounded, has left due work."""
-        self._ticking.applied()
+        lead.ticking.applied()
         if 0 < self.machine.due_ms() <= stamp_of(data):
             self.tick(self._clock.queue_ms())
 
@@ -416,17 +419,18 @@ class QueueHost(HostEnd):
         Sessions' commands under way may bring what the machine does not know yet, as a consumer of
         a process that has ended: nobody would end it later. So it is told of the node after them.
         """
-        if not self.serving:
+        lead = self.lead
+        if not self.serving or lead is None:
             return True
-        self._rounds.release()
-        if self._rounds.under_way == 0 and not self.machine.has_sessions_of(node, boot_kept):
+        lead.rounds.release()
+        if lead.rounds.under_way == 0 and not self.machine.has_sessions_of(node, boot_kept):
             return True
         return self.propose(encode_node_down(node, boot_kept)) != BUSY
 
     def _call_back(self, leader: int) -> None:
         """Answer other nodes' sessions that were refused; this node's are notified otherwise."""
-        waiting, self._turned_away = self._turned_away, {}
-        self._point(list(waiting), leader)
+        waiting, self._turned_away = self._turned_away, None
+        self._point(list(waiting or ()), leader)
 
     def _dismiss(self, leader: int) -> None:
         """Send those served from here to the next leader: their nodes need not know of it."""
@@ -442,11 +446,11 @@ class QueueHost(HostEnd):
 
     # Effects
 
-    def _perform(self, effect: Effect, data: bytes, new: i64) -> None:
+    def _perform(self, lead: Leadership, effect: Effect, data: bytes, new: i64) -> None:
         if isinstance(effect, Deliver):
             self._deliver(effect)
         elif isinstance(effect, Got):
-            self._got(effect)
+            self._got(lead, effect)
         elif isinstance(effect, Detached):
             self._feeds.drop(effect.session, effect.consumer)
             # Its node seemed dead. One that is back already has to be told, and any other asks.
@@ -455,17 +459,17 @@ class QueueHost(HostEnd):
                 end.detached(effect.consumer)
         elif isinstance(effect, TimedOut):
             self._feeds.drop(effect.session, effect.consumer)
-            self.telling.tell(effect, data, new)
-        elif not self.telling.tell(effect, data, new):
-            self._care(effect, data)
+            lead.telling.tell(effect, data, new)
+        elif not lead.telling.tell(effect, data, new):
+            self._care(lead, effect, data)
 
-    def _care(self, effect: Effect, data: bytes) -> None:
+    def _care(self, lead: Leadership, effect: Effect, data: bytes) -> None:
         """Do what an effect asks of this node, and of no session."""
         if isinstance(effect, DeadLettered):
-            causes = self._causes.of(data, effect.reason, len(effect.messages))
+            causes = lead.causes.of(data, effect.reason, len(effect.messages))
             self.dying.accept(DeadRun(effect.messages, effect.reason, causes, self.arguments))
         elif isinstance(effect, DeadLetterKept):
-            causes = self._causes.of(data, effect.reason, len(effect.messages))
+            causes = lead.causes.of(data, effect.reason, len(effect.messages))
             ids = [int(each.message_id) for each in effect.messages]
             self._watcher.dead_letters_kept(self.queue, ids, causes)
         elif isinstance(effect, GroupAnswer):
@@ -485,7 +489,7 @@ class QueueHost(HostEnd):
         if feed is not None and end is not None:
             feed.deliver(effect.first, effect.messages, end)
 
-    def _got(self, effect: Got) -> None:
+    def _got(self, lead: Leadership, effect: Got) -> None:
         self.use()
         if self._reach.session(effect.session) is None:
             return
@@ -493,4 +497,4 @@ class QueueHost(HostEnd):
             self.moves.delivered += 1
             if TRACING.tracer is not None:
                 TRACING.tracer.taken(self.queue, [effect.message], self.log)
-        self._gets.answer(effect)
+        lead.gets.answer(effect)

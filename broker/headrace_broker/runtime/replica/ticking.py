@@ -31,12 +31,6 @@ class Ticking:
         self._under_way = False
         self._held_since_ms: i64 = 0  # since when dead letters must leave first, 0 for not
 
-    def reset(self) -> None:
-        """Begin anew: another leadership."""
-        self._armed_ms = 0
-        self._under_way = False
-        self._held_since_ms = 0
-
     def arm(self, due_ms: i64) -> None:
         """Ask to be called when it is `due_ms` for the queue (0: never), or soon after."""
         if due_ms > 0 and not self._under_way and (self._armed_ms == 0 or due_ms < self._due_ms):

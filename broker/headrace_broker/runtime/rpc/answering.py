@@ -102,8 +102,7 @@ class Answering:
     def _decoded(self, question: msgspec.Raw) -> Question[Any]:
         """Return a question.
 
-        Raises:
-            RpcError: it is too large, or not understood.
+        Raises RpcError: it is too large, or not understood.
         """
         if len(question) > RPC_QUESTION_BYTES_MAX:
             raise RpcError(
@@ -121,8 +120,7 @@ class Answering:
     def _begin(self, peer: int, ask: Ask, pool: str, work: Work) -> None:
         """Answer in a task.
 
-        Raises:
-            RpcError: BUSY, the node does not bound its questions.
+        Raises RpcError: BUSY, the node does not bound its questions.
         """
         taken = (peer, pool)
         if self._places[taken] >= RPC_PEER_QUESTIONS_MAX:
@@ -164,8 +162,7 @@ class Answering:
     def _encoded(self, number: int, result: object) -> bytes:
         """Return an answer as it travels.
 
-        Raises:
-            RpcError: it is too large.
+        Raises RpcError: it is too large.
         """
         data = ENCODER.encode(Answer(number, raw(result)))
         if len(data) > PAYLOAD_BYTES_MAX:

@@ -62,8 +62,7 @@ _TYPES: Final = {kind: tuple[tuple(fields.values())] for kind, fields in _FIELDS
 def fields_of(value: Any) -> list[Any]:
     """Return a compiled value as the array of its fields.
 
-    Raises:
-        NotImplementedError: it is of no class that travels.
+    Raises NotImplementedError: it is of no class that travels.
     """
     names = _FIELDS.get(type(value))
     if names is None:

@@ -121,9 +121,7 @@ class Rpc:
             seconds: for the answer, ANSWER_SECONDS_MAX where it is left out.
             late: takes an answer that comes when nobody waits for it any more.
 
-        Raises:
-            NoAnswerError: there is no answer.
-            RpcError: the handler refuses.
+        Raises NoAnswerError: there is no answer; RpcError: the handler refuses.
         """
         seconds = ANSWER_SECONDS_MAX if seconds is None else seconds
         if node == self.node:
@@ -240,8 +238,7 @@ class Rpc:
     def _judged(self, node: int, kind: type[Question[A]], answer: Answer) -> A:
         """Return the result of an answer, counted by outcome.
 
-        Raises:
-            RpcError: it is a refusal, or NoAnswerError.
+        Raises RpcError: it is a refusal, or NoAnswerError.
         """
         if answer.failure:
             if answer.failure in NO_ANSWER:
@@ -332,8 +329,7 @@ def _answers(kind: Any) -> msgspec.msgpack.Decoder[Any]:
 def _result(node: int, kind: type[Question[A]], answer: Answer) -> A:
     """Return the result of an answer.
 
-    Raises:
-        NoAnswerError: it is not understood.
+    Raises NoAnswerError: it is not understood.
     """
     try:
         found: A = _answers(kind).decode(answer.result)

@@ -61,9 +61,8 @@ class _Attempts:
     def note(self, target: int, error: RpcError) -> float:
         """Note that a node gave no answer; return the seconds until the next attempt.
 
-        Raises:
-            LeaderUnavailableError: another attempt would end alike.
-            RpcError: the leader refuses.
+        Raises LeaderUnavailableError: another attempt would end alike; RpcError: the leader
+        refuses.
         """
         self._last = str(error)
         if error.failure == NOT_LEADING:
@@ -147,8 +146,7 @@ class Leaders:
     def _leading(self, group: int) -> QueueHost:
         """Return the replica that leads here.
 
-        Raises:
-            RpcError: NOT_LEADING.
+        Raises RpcError: NOT_LEADING.
         """
         host = self._serving(group)
         if host is None:
@@ -209,8 +207,7 @@ class Leaders:
     def _target(self, queue: Queue, question: Question[Any], redirected: int) -> tuple[int, float]:
         """Return who is to be asked, 0 for nobody, and for how many seconds.
 
-        Raises:
-            QueueGoneError: nobody will ever answer.
+        Raises QueueGoneError: nobody will ever answer.
         """
         own = self._rpc.node
         if not self._exists(queue):

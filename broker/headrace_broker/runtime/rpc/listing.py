@@ -98,8 +98,7 @@ async def rows_of(
         kind: type of a row.
         rows_max: most rows.
 
-    Raises:
-        RpcError: it did not answer, or refuses.
+    Raises RpcError: it did not answer, or refuses.
     """
     found: list[Any] = []
     left_out = 0

@@ -55,8 +55,7 @@ class ServerTls:
 
         gRPC asks clients for a certificate only where it requires one (`fail_if_no_peer_cert`).
 
-        Raises:
-            ConfigError: a file does not hold what gRPC takes.
+        Raises ConfigError: a file does not hold what gRPC takes.
         """
         return self._of_grpc().credentials()
 

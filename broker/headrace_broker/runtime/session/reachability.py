@@ -182,8 +182,7 @@ class CatalogReach:
             seconds: at most.
             whole: wait so long whoever is reached.
 
-        Raises:
-            TimeoutError: `why_not` says why.
+        Raises TimeoutError: `why_not` says why.
         """
         async with asyncio.timeout(seconds) as timeout:
             deadline = timeout.when()

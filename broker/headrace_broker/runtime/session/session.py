@@ -8,7 +8,7 @@ from mypy_extensions import i64
 from typing_extensions import override
 
 from headrace_broker.core.queue.command.command import encode_get, encode_purge, encode_remove
-from headrace_broker.core.queue.machine.queue_machine import PREFETCH_VERSION
+from headrace_broker.core.queue.machine.versions import PREFETCH_VERSION
 from headrace_broker.core.queue.messages.effect import LANE_PUBLISH
 from headrace_broker.flow.account import Account
 from headrace_broker.flow.pending import Pending

@@ -295,8 +295,7 @@ class SessionRouter(SessionTransport):
     def receive_large(self, payload: bytes) -> bool:
         """Carry out a large payload that came whole; False for every other one.
 
-        Raises:
-            MALFORMED: it is none.
+        Raises MALFORMED: it is none.
         """
         start = body_start(payload)
         if start == 0:

@@ -69,8 +69,7 @@ class Nodes:
     async def ask(self, name: str, question: LogQuestion) -> Any:
         """Return what a node answers.
 
-        Raises:
-            ExportError: that which it answers, UnknownShardError where there is no such node.
+        Raises ExportError: that which it answers, UnknownShardError where there is no such node.
         """
         node = self._rpc.node
         if name != self._own:

@@ -343,10 +343,9 @@ def _busy(host: QueueHost) -> int:
 
 def _metered(host: QueueHost, busy_ms_max: int) -> tuple[Any, ...]:
     """Return what a leader has measured of its commands, and of consumers up to a time."""
-    meter = host.meter
-    if meter is None:
+    if host.lead is None:
         return (None,) * 6
-    found = meter.take()
+    found = host.lead.meter.take()
     return (
         found.commands,
         found.byte_count,

@@ -122,8 +122,7 @@ class TelemetryStore:
     async def answer(self, question: LogQuestion) -> Result:
         """Answer a question about this node's logs.
 
-        Raises:
-            ExportError: as the question's kind says in `ExportLog`.
+        Raises ExportError: as the question's kind says in `ExportLog`.
         """
         return await self._run(lambda: self._answer(question))
 

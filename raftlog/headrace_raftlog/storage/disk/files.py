@@ -165,8 +165,7 @@ class Files:
     def lock(self, path: str) -> int:
         """Create and lock a file for this opening alone; return the descriptor that holds the lock.
 
-        Raises:
-            BlockingIOError: another process, or another opening in this one, holds it.
+        Raises BlockingIOError: another process, or another opening in this one, holds it.
         """
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
@@ -209,8 +208,7 @@ def read_around(files: Files, fd: int, count: int, offset: int) -> bytes:
 
     No record is intact with it, and it is not taken for space that was never written.
 
-    Raises:
-        OSError: it cannot be read for another reason.
+    Raises OSError: it cannot be read for another reason.
     """
     try:
         return files.read(fd, count, offset)
@@ -234,8 +232,7 @@ def read_around(files: Files, fd: int, count: int, offset: int) -> bytes:
 def write_all(files: Files, fd: int, pieces: list[bytes], size: int, offset: int) -> None:
     """Write pieces one behind the other and sync them, however little the system takes at once.
 
-    Raises:
-        OSError: nothing is known about what reached the disk.
+    Raises OSError: nothing is known about what reached the disk.
     """
     if len(pieces) > IOV_MAX:
         pieces = [b"".join(pieces)]

@@ -57,8 +57,7 @@ class LogOptions:
     def __post_init__(self) -> None:
         """Refuse values that cannot work.
 
-        Raises:
-            ValueError: names the option and its range.
+        Raises ValueError: names the option and its range.
         """
         if not SEGMENT_BYTES_MIN <= self.segment_bytes <= SEGMENT_BYTES_MAX:
             raise ValueError(

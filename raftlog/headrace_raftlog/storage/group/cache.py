@@ -21,17 +21,28 @@ def cached_bytes(entries: list[Entry]) -> i64:
 
 
 @final
+class _Written:
+    """Entries of a group that became durable together."""
+
+    def __init__(self, group: StoredGroup, first: i64, stop: i64, size: i64) -> None:
+        self.group = group
+        self.first = first  # index of the first
+        self.stop = stop  # index behind the last
+        self.size = size  # what they count
+
+
+@final
 class EntryCache:
     """Bound on the entries in memory, over all groups; the oldest appended leave first.
 
-    Entries not yet durable are pinned: they count, but leave only after they were settled.
+    Entries not yet durable are pinned: they count, but leave only after they were settled. What a
+    group lets go of by itself counts until its turn comes.
     """
 
     def __init__(self, limit: i64) -> None:
         self.limit = limit  # bytes
         self.used: i64 = 0  # bytes now; beyond the limit only while pinned entries alone exceed it
-        self._settled: deque[Entry] = deque()
-        self._groups: deque[StoredGroup] = deque()  # of these
+        self._settled: deque[_Written] = deque()
 
     def resize(self, limit: i64) -> None:
         """Change the limit, at once: excess entries are dropped."""
@@ -50,20 +61,20 @@ class EntryCache:
     def settle(self, group: StoredGroup, entries: list[Entry], size: i64) -> None:
         """Let entries that became durable be evicted when their turn comes.
 
-        What is longer than the whole cache leaves at once, and nothing else for it.
+        What is longer than the whole cache leaves at once, and nothing else for it. What replaced
+        an entry after it became durable leaves with it.
         """
+        first: i64 = entries[0].index
+        stop: i64 = first + group.held_of(entries)
         if size > self.limit:
-            for entry in entries:
-                group.forget(entry)
+            group.forget(first, stop)
             self.used -= size
             return
-        for entry in entries:
-            self._settled.append(entry)
-            self._groups.append(group)
+        self._settled.append(_Written(group, first, stop, size))
         self._evict()
 
     def _evict(self) -> None:
         while self.used > self.limit and self._settled:
-            entry = self._settled.popleft()
-            self._groups.popleft().forget(entry)
-            self.used -= i64(len(entry.data)) + ENTRY_CACHE_OVERHEAD_BYTES
+            oldest = self._settled.popleft()
+            oldest.group.forget(oldest.first, oldest.stop)
+            self.used -= oldest.size

@@ -47,8 +47,7 @@ def compact(group: StoredGroup, index: i64, term: i64, live: array[int]) -> None
         term: of the entry there.
         live: ascending, up to `index`.
 
-    Raises:
-        AssertionError: a live entry is not there.
+    Raises AssertionError: a live entry is not there.
     """
     before: i64 = bisect_right(live, group.snapshot_index)
     fresh = _kept_of_live(group, live, before)
@@ -140,16 +139,14 @@ def _cut_front(group: StoredGroup, index: i64) -> None:
     group.locations = group.locations[gone:]
     group.lengths = group.lengths[gone:]
     keep: i64 = 0
-    starts = group.run_starts
-    while keep + 1 < len(starts) and starts[keep + 1] <= index + 1:
-        keep += 1
-    del starts[:keep]
-    del group.run_terms[:keep]
-    del group.run_eras[:keep]
+    runs = group.runs
+    while keep + 3 < len(runs) and runs[keep + 3] <= index + 1:
+        keep += 3
+    del runs[:keep]
     if index == group.last:
-        group.run_starts, group.run_terms, group.run_eras = [], [], []
-    elif starts[0] <= index:
-        starts[0] = index + 1
+        group.runs = []
+    elif runs[0] <= index:
+        runs[0] = index + 1
     configs = group.configs
     if configs is not None:
         configs = [config for config in configs if config > index]
@@ -180,8 +177,7 @@ def install(group: StoredGroup, index: i64, term: i64, live: array[int], keep_su
     Returns:
         Beyond this index, entries of earlier eras are void.
 
-    Raises:
-        AssertionError: a live entry is neither fetched nor the group's own; nothing was changed.
+    Raises AssertionError: a live entry is neither fetched nor the group's own; nothing was changed.
     """
     incoming = group.incoming if group.incoming is not None else _EMPTY
     fetched = group.fetched
@@ -215,7 +211,7 @@ def install(group: StoredGroup, index: i64, term: i64, live: array[int], keep_su
         kept = group.last
     else:
         group.locations, group.lengths = array("Q"), array("I")
-        group.run_starts, group.run_terms, group.run_eras = [], [], []
+        group.runs = []
         group.configs = None
         group.last = index
         if keep_suffix:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
 from collections.abc import Callable
+from functools import partial
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -55,10 +55,8 @@ class StoredGroup(GroupLog):
         self.last: i64 = 0  # see `last_index`
         self.locations: array[int] = array("Q")  # of the entries behind the snapshot
         self.lengths: array[int] = array("I")  # of their blobs, with the bit HINTED
-        # indexes at which a run of entries of one term and era begins
-        self.run_starts: list[int] = []
-        self.run_terms: list[int] = []
-        self.run_eras: list[int] = []
+        # of each run of entries of one term and era: index of the first, term, era
+        self.runs: list[int] = []
         self.recent: dict[int, Entry] = {}  # entries in memory
         self.live: SparseIndex | None = None  # entries kept up to `snapshot_index`; None for none
         # entries fetched from a peer ahead of an install; None for none
@@ -68,8 +66,9 @@ class StoredGroup(GroupLog):
         # indexes behind the snapshot of entries of kind ENTRY_CONFIG; None for none
         self.configs: list[int] | None = None
         self.read_at: i64 = 0  # location behind the entry that was prepared last
-        # called when `at_hand` may say more than before
-        self.on_read: Callable[[], None] = tell_nobody
+        # called with the group when `at_hand` may say more than before
+        self.on_read: Callable[[int], None] = tell_nobody
+        self._on_read: Callable[[], None] | None = None  # the same without arguments, once needed
         # by index, where the records stand that are not intact: of these entries only term and
         # length are known. None for none.
         self.lost: dict[int, int] | None = None
@@ -92,10 +91,7 @@ class StoredGroup(GroupLog):
             return 0 if index == 0 else -1
         if index > self.last:
             return -1
-        starts = self.run_starts
-        if starts[-1] <= index:
-            return self.run_terms[-1]
-        return self.run_terms[bisect_right(starts, index) - 1]
+        return self.runs[self._run_of(index) + 1]
 
     def config_entries(self) -> list[Entry]:
         """Return the entries of kind ENTRY_CONFIG from `first_index()` on, in order."""
@@ -157,16 +153,8 @@ class StoredGroup(GroupLog):
                 f"asked for {low} up to {high}"
             )
         out: list[Entry] = []
-        stop: i64 = min(high, self.last + 1)
+        stop = self._cut(low, min(high, self.last + 1), bytes_max)
         index: i64 = low
-        left: i64 = bytes_max
-        while index < stop:
-            left -= i64(self.lengths[index - first]) & LENGTH_MASK
-            if left < 0 and index > low:
-                break
-            index += 1
-        stop = index
-        index = low
         while index < stop:
             hit = self.recent.get(index)
             if hit is not None:
@@ -189,20 +177,25 @@ class StoredGroup(GroupLog):
 
     def at_hand(self, low: i64, high: i64, bytes_max: i64) -> i64:
         """See `GroupLog.at_hand`; `on_read` is called when missing entries were read."""
+        stop = self._cut(low, high, bytes_max)
+        for index in range(low, stop):
+            if index not in self.recent:
+                done = self._on_read
+                if done is None:
+                    done = self._on_read = partial(self.on_read, self.group)
+                if not self._prepare(self.location_of(index), self.record_bytes_of(index), done):
+                    return index
+        return stop
+
+    def _cut(self, low: i64, high: i64, bytes_max: i64) -> i64:
+        """Return the index up to which entries from `low` have that many bytes; one always fits."""
         first: i64 = self.snapshot_index + 1
         left: i64 = bytes_max
-        index: i64 = low
-        while index < high:
-            length: i64 = i64(self.lengths[index - first]) & LENGTH_MASK
-            left -= length
+        for index in range(low, high):
+            left -= i64(self.lengths[index - first]) & LENGTH_MASK
             if left < 0 and index > low:
-                break
-            if index not in self.recent:
-                location: i64 = self.locations[index - first]
-                if not self._prepare(location, HEADER_BYTES + length, self.on_read):
-                    break
-            index += 1
-        return index
+                return index
+        return high
 
     def _prepare(self, location: i64, size: i64, done: Callable[[], None]) -> bool:
         if size > READ_CACHED_BYTES_MAX:
@@ -267,7 +260,15 @@ class StoredGroup(GroupLog):
         """Return the era that an entry's record was written in; the current one before the log."""
         if index <= self.snapshot_index:
             return self.era
-        return self.run_eras[bisect_right(self.run_starts, index) - 1]
+        return self.runs[self._run_of(index) + 2]
+
+    def _run_of(self, index: i64) -> i64:
+        """Return where in `runs` that of an entry stands; there are few, mostly it is the last."""
+        runs = self.runs
+        at: i64 = len(runs) - 3
+        while runs[at] > index:
+            at -= 3
+        return at
 
     def has(self, index: i64) -> bool:
         """Return whether the entry is in the log, or live before it."""
@@ -295,8 +296,7 @@ class StoredGroup(GroupLog):
         Args:
             entries: consecutive; the first at most one beyond the last index.
 
-        Raises:
-            AssertionError: they would leave a gap or replace compacted entries.
+        Raises AssertionError: they would leave a gap or replace compacted entries.
         """
         first: i64 = entries[0].index
         assert self.snapshot_index < first <= self.last + 1, (
@@ -321,10 +321,8 @@ class StoredGroup(GroupLog):
             self.last -= 1
         del self.locations[index - first :]
         del self.lengths[index - first :]
-        while self.run_starts and self.run_starts[-1] >= index:
-            self.run_starts.pop()
-            self.run_terms.pop()
-            self.run_eras.pop()
+        while self.runs and self.runs[-3] >= index:
+            del self.runs[-3:]
         configs = self.configs
         while configs and configs[-1] >= index:
             configs.pop()
@@ -333,13 +331,10 @@ class StoredGroup(GroupLog):
         """Put an entry behind the last one."""
         self.locations.append(location)
         self.lengths.append(length)
-        if not self.run_terms:
-            # Lists of one: `append` would make room for four, and most groups have one run.
-            self.run_starts, self.run_terms, self.run_eras = [index], [term], [era]
-        elif self.run_terms[-1] != term or self.run_eras[-1] != era:
-            self.run_starts.append(index)
-            self.run_terms.append(term)
-            self.run_eras.append(era)
+        if not self.runs:  # of most groups it is the only one: a list without spare room
+            self.runs = [index, term, era]
+        elif self.runs[-2] != term or self.runs[-1] != era:
+            self.runs += [index, term, era]
         if kind == ENTRY_CONFIG:
             if self.configs is None:
                 self.configs = []
@@ -385,13 +380,29 @@ class StoredGroup(GroupLog):
         if i64(live.lengths[at]) & HINTED:
             self.ledger.hint(location, size)
 
-    def forget(self, entry: Entry) -> None:
-        """Drop a durable entry from memory."""
+    def held_of(self, entries: list[Entry]) -> i64:
+        """Return how many of consecutive entries are in memory: those behind were replaced."""
+        count: i64 = len(entries)
+        while count > 0 and self.recent.get(entries[count - 1].index) is not entries[count - 1]:
+            count -= 1
+        return count
+
+    def forget(self, first: i64, stop: i64) -> None:
+        """Drop the entries of a range from memory of which an intact record is durable."""
         recent = self.recent
-        if recent.get(entry.index) is entry:
-            del recent[entry.index]
+        lost = self.lost
+        for index in range(first, stop):
+            if index in recent and self.location_of(index) > 0 and (not lost or index not in lost):
+                del recent[index]
         if not recent:
             self.recent = {}  # one that was emptied keeps its table
+
+    def forget_dead(self, everything: bool) -> None:
+        """Drop from memory what the application will not read again, which may be everything."""
+        self._on_read = None
+        for index in list(self.recent):
+            if self.has(index) and (everything or self.is_hinted(index)):
+                self.forget(index, index + 1)
 
     def add_incoming(self, entries: list[Entry]) -> None:
         """Keep entries fetched from a peer until an install needs them; known ones are passed."""

@@ -82,8 +82,7 @@ def checksum_of(pieces: list[bytes]) -> int:
 def decode_live(data: bytes, start: i64, stop: i64, count: i64) -> array[int]:
     """Read ascending steps.
 
-    Raises:
-        ValueError: they are not `count` indexes.
+    Raises ValueError: they are not `count` indexes.
     """
     out: array[int] = array("Q")
     last: i64 = 0
@@ -121,8 +120,7 @@ class SnapshotData:
 def decode_data(data: bytes) -> SnapshotData:
     """Read what stands before the state.
 
-    Raises:
-        ValueError: it is not that.
+    Raises ValueError: it is not that.
     """
     try:
         sizes = _SIZES.unpack_from(data)
@@ -157,8 +155,7 @@ def part_serial(payload: bytes) -> int:
 def decode_final(payload: bytes, index: i64, term: i64) -> StoredSnapshot:
     """Read the effective record of a snapshot; its parts are not located yet.
 
-    Raises:
-        ValueError: the payload is too short.
+    Raises ValueError: the payload is too short.
     """
     if len(payload) < FINAL_LEAD_BYTES:
         raise ValueError("the record of a snapshot is too short")

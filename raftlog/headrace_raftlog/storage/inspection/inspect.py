@@ -263,9 +263,8 @@ def _detail(data: bytes, offset: int, kind: int) -> str:
 def dump(directory: str, files: Files | None = None) -> Iterator[str]:
     """Describe a log in lines: segments, their batches, their records, with byte offsets.
 
-    Raises:
-        OSError: the directory or a file cannot be read.
-        UnknownVersionError: a file is of a later release.
+    Raises OSError: the directory or a file cannot be read; UnknownVersionError: a file is of a
+    later release.
     """
     disk = files if files is not None else Files()
     for segment in _segments(directory, disk):

@@ -117,8 +117,7 @@ class Salvage:
     def run(self) -> None:
         """Read everything.
 
-        Raises:
-            OSError: the directory cannot be read.
+        Raises OSError: the directory cannot be read.
         """
         sequences = [segment_sequence(name) for name in self._files.names(self._directory)]
         sequences = [sequence for sequence in sequences if sequence]
@@ -152,8 +151,7 @@ class Salvage:
     def group(self, group: int) -> SalvagedGroup:
         """Return the rest of a group.
 
-        Raises:
-            KeyError: nothing is.
+        Raises KeyError: nothing is.
         """
         view = self.groups.get(group)
         if view is not None:

@@ -33,8 +33,7 @@ ASIDE_NAME: Final = "set-aside"
 def condemn(directory: str, reason: str, files: Files | None = None) -> None:
     """Condemn the log of a directory, durably: its next start sets it aside.
 
-    Raises:
-        OSError: as the system says.
+    Raises OSError: as the system says.
     """
     disk = files if files is not None else Files()
     path = os.path.join(directory, CONDEMNED_NAME)
@@ -64,9 +63,8 @@ def finish(
     Returns:
         Whether it was condemned.
 
-    Raises:
-        LogLockedError: another process uses the directory.
-        OSError: as the system says; it goes on at the next start.
+    Raises LogLockedError: another process uses the directory; OSError: as the system says; it goes
+    on at the next start.
     """
     disk = files if files is not None else Files()
     disk.make_directory(directory)
@@ -102,8 +100,7 @@ def _finish(disk: Files, directory: str, owner: tuple[str, int] | None) -> None:
 def readable_identity(directory: str, files: Files) -> Identity | None:
     """Return what a directory says of its node, None where it says nothing that can be read.
 
-    Raises:
-        IdentityError: its file is of another release.
+    Raises IdentityError: its file is of another release.
     """
     try:
         return read_identity(directory, files)
@@ -125,9 +122,7 @@ def stand_in(directory: str, owner: tuple[str, int], files: Files) -> Identity:
 def check_owner(directory: str, owner: tuple[str, int], files: Files) -> None:
     """Refuse to touch segments that are another node's.
 
-    Raises:
-        IdentityError: they are.
-        OSError: a file cannot be read.
+    Raises IdentityError: they are; OSError: a file cannot be read.
     """
     for name in files.names(directory):
         if not segment_sequence(name):
@@ -170,8 +165,7 @@ def needed_here(directory: str, node: int, files: Files) -> list[int]:
 
     Told from what is intact: the newest membership that the log still shows of each group.
 
-    Raises:
-        OSError: a file cannot be read.
+    Raises OSError: a file cannot be read.
     """
     salvage = Salvage(files, directory)
     try:

@@ -71,9 +71,8 @@ def measure(directory: str, top: int = 20, files: Files | None = None) -> LogUsa
         top: groups to describe.
         files: the file system, for tests.
 
-    Raises:
-        CorruptLogError: a node would not start with this log.
-        OSError: the directory or a file cannot be read.
+    Raises CorruptLogError: a node would not start with this log; OSError: the directory or a file
+    cannot be read.
     """
     disk = files if files is not None else Files()
     reader = SegmentReader(disk, directory)

@@ -55,8 +55,7 @@ class GroupTable:
     def view(self, group: i64) -> StoredGroup:
         """Return a group's view, new and empty if there is none.
 
-        Raises:
-            KeyError: the group was removed, or is quarantined.
+        Raises KeyError: the group was removed, or is quarantined.
         """
         found = self.groups.get(group)
         if found is None:
@@ -75,8 +74,7 @@ class GroupTable:
         Returns:
             The view.
 
-        Raises:
-            KeyError: the group was removed.
+        Raises KeyError: the group was removed.
         """
         if group in self.removed:
             raise KeyError(f"group {group} was removed")

@@ -6,6 +6,7 @@ from typing import final
 
 from mypy_extensions import i64
 
+from headrace_raftlog.model.entry import ENTRY_NOOP
 from headrace_raftlog.model.limits import SNAPSHOT_INFLIGHT_BYTES_MAX
 from headrace_raftlog.storage.group.cache import EntryCache, cached_bytes
 from headrace_raftlog.storage.group.compaction import drop_snapshot
@@ -118,8 +119,9 @@ class JobQueue:
 
         A leader's no-op is read once more at most, and most groups hold nothing else.
         """
-        if len(job.entries) == 1 and not job.entries[0].data:
-            group.forget(job.entries[0])
+        first = job.entries[0]
+        if len(job.entries) == 1 and first.kind == ENTRY_NOOP:
+            group.forget(first.index, first.index + 1)
             self._cache.unpin(job.cached)
         else:
             self._cache.settle(group, job.entries, job.cached)

@@ -175,8 +175,7 @@ class SharedLog:
     def group(self, group: int) -> StoredGroup:
         """Return a group's view, new and empty if there is none.
 
-        Raises:
-            KeyError: the group was removed, or is quarantined.
+        Raises KeyError: the group was removed, or is quarantined.
         """
         return self._table.view(group)
 
@@ -194,9 +193,7 @@ class SharedLog:
         Returns:
             The group's new view; an earlier one must not be used any more.
 
-        Raises:
-            KeyError: the group was removed.
-            LogWriteError: an earlier write failed.
+        Raises KeyError: the group was removed; LogWriteError: an earlier write failed.
         """
         self._check_open()
         self._queue.reap()
@@ -260,8 +257,7 @@ class SharedLog:
             group: incarnation id, known or not.
             token: called back once the removal is durable; None: no call.
 
-        Raises:
-            LogWriteError: an earlier write failed.
+        Raises LogWriteError: an earlier write failed.
         """
         self._check_open()
         self._queue.reap()
@@ -366,8 +362,7 @@ class SharedLog:
             live: indexes, ascending.
             commit_index: up to here the group's own entries are the committed ones.
 
-        Raises:
-            KeyError: the group was removed, or is quarantined.
+        Raises KeyError: the group was removed, or is quarantined.
         """
         return lacking(self.group(group), live, commit_index)
 
@@ -402,8 +397,7 @@ class SharedLog:
         Returns:
             Groups, SNAPSHOT_REQUESTS_MAX at most, whose next snapshot frees a file that is wanted.
 
-        Raises:
-            OSError: a file cannot be read.
+        Raises OSError: a file cannot be read.
         """
         self._check_open()
         self._queue.reap()

@@ -276,10 +276,8 @@ class Resolution:
         view.locations = found.locations[cut:] if cut else found.locations
         view.lengths = found.lengths[cut:] if cut else found.lengths
         start: i64 = bisect_right(found.run_starts, first) - 1
-        view.run_starts = found.run_starts[start:]
-        view.run_starts[0] = max(view.run_starts[0], first)
-        view.run_terms = found.run_terms[start:]
-        view.run_eras = found.run_eras[start:]
+        for at in range(start, len(found.run_starts)):
+            view.runs += [max(found.run_starts[at], first), found.run_terms[at], found.run_eras[at]]
         configs = [index for index in found.configs if index >= first]
         view.configs = configs if configs else None
         view.last = found.last

@@ -26,8 +26,7 @@ LOCK_NAME: Final = "lock"
 def lock_directory(files: Files, directory: str) -> int:
     """Lock a log's directory, created with its parents; return what holds the lock.
 
-    Raises:
-        LogLockedError: it is in use.
+    Raises LogLockedError: it is in use.
     """
     files.make_directory(directory)
     path = os.path.join(directory, LOCK_NAME)
@@ -42,8 +41,7 @@ def lock_directory(files: Files, directory: str) -> int:
 def check_identity(identity: Identity | None, header: SegmentHeader, path: str) -> None:
     """Compare a segment's owner with who opens it; None: not checked.
 
-    Raises:
-        IdentityError: they differ.
+    Raises IdentityError: they differ.
     """
     if identity is None:
         return
@@ -77,8 +75,7 @@ def find_position(
 ) -> WriterPosition:
     """Return the write position; create the first segment of a new log.
 
-    Raises:
-        OSError: as the system says.
+    Raises OSError: as the system says.
     """
     if recovery.headers:
         header = recovery.headers[-1]

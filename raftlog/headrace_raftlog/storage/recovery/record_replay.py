@@ -91,8 +91,7 @@ class Replay:
     def take(self, data: bytes, batch: Batch, sequence: i64, path: str) -> None:
         """Take in the records of one batch.
 
-        Raises:
-            CorruptLogError: a record is intact and yet none that this release knows.
+        Raises CorruptLogError: a record is intact and yet none that this release knows.
         """
         groups = self.groups
         base: i64 = sequence << 32

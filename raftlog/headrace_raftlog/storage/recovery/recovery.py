@@ -103,9 +103,8 @@ class Recovery:
     def run(self) -> None:
         """Read everything.
 
-        Raises:
-            CorruptLogError: something is damaged, and it is not known which groups that concerns.
-            OSError: a file cannot be read.
+        Raises CorruptLogError: something is damaged, and it is not known which groups that
+        concerns; OSError: a file cannot be read.
         """
         survey = Survey(self.files, self.directory, self.reader)
         survey.run()

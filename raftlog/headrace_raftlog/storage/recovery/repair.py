@@ -19,8 +19,7 @@ def repair(recovery: Recovery) -> None:
     been synced, and after a failed sync the system may hold it for clean. Segments behind the
     last batch are removed; nothing is in them.
 
-    Raises:
-        OSError: as the system says; recovery can be tried again.
+    Raises OSError: as the system says; recovery can be tried again.
     """
     files, directory, torn = recovery.files, recovery.directory, recovery.torn
     for sequence, header in recovery.restored.items():

@@ -69,8 +69,7 @@ def needed_in(view: StoredGroup, sequence: int) -> list[Needed]:
 def damaged_of(files: Files, path: str, salt: int, needed: list[Needed]) -> list[Needed]:
     """Return which records of a segment are not intact. Touches nothing but the file.
 
-    Raises:
-        OSError: the file cannot be read, for another reason than that the disk has lost it.
+    Raises OSError: the file cannot be read, for another reason than that the disk has lost it.
     """
     try:
         fd = files.open(path)

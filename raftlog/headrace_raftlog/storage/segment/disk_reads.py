@@ -25,15 +25,14 @@ from headrace_raftlog.storage.segment.record import HEADER_BYTES
 LOG: Final = logging.getLogger("headrace.raft")
 
 
-def tell_nobody() -> None:
+def tell_nobody(*_: object) -> None:
     """Do nothing: stands in for a callback."""
 
 
 def call_each(callbacks: Iterable[Callable[[], None]]) -> None:
     """Call functions one after the other, those behind one that raises as well.
 
-    Raises:
-        Exception: what the first raised that did; what others raised is logged.
+    Raises Exception: what the first raised that did; what others raised is logged.
     """
     first: Exception | None = None
     for call in callbacks:
@@ -120,8 +119,7 @@ class DiskReads:
     def find(self, sequence: int, offset: int, count: int) -> bytes | None:
         """Return bytes that a piece in memory holds, None where none does.
 
-        Raises:
-            OSError: they could not be read; the next call reads again.
+        Raises OSError: they could not be read; the next call reads again.
         """
         piece = self._pieces.find(sequence, offset, count)
         if piece is None:
@@ -161,8 +159,7 @@ class DiskReads:
     def take_record(self, sequence: int, offset: int) -> LongRecord | None:
         """Return a record that was read as such, None where it is not in memory.
 
-        Raises:
-            OSError: it could not be read; the next call reads again.
+        Raises OSError: it could not be read; the next call reads again.
         """
         piece = self._records.get((sequence, offset))
         if piece is None:

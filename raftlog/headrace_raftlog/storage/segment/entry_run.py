@@ -43,9 +43,8 @@ def read_run(
         terms: one for each; 0 for an entry that its snapshot left out, of any term.
         out: where they go.
 
-    Raises:
-        LostEntryError: a record fails its checksum, is another one, or the disk has lost it.
-        OSError: the file cannot be read for another reason.
+    Raises LostEntryError: a record fails its checksum, is another one, or the disk has lost it;
+    OSError: the file cannot be read for another reason.
     """
     sequence: i64 = location >> 32
     offset: i64 = location & 0xFFFFFFFF

@@ -63,8 +63,7 @@ def encode_gone(salt: i64, sequences: list[int]) -> bytes:
 def decode_files(payload: bytes) -> list[FileSpan]:
     """Read a list of closed segments.
 
-    Raises:
-        ValueError: the payload is not one.
+    Raises ValueError: the payload is not one.
     """
     numbers: list[int] = []
     value: i64 = 0

@@ -64,9 +64,8 @@ class Survey:
     def run(self) -> None:
         """Survey the directory.
 
-        Raises:
-            CorruptLogError: a file is missing, or is no segment of this log.
-            OSError: a file cannot be read.
+        Raises CorruptLogError: a file is missing, or is no segment of this log; OSError: a file
+        cannot be read.
         """
         for name in self.files.names(self.directory):
             sequence = segment_sequence(name)

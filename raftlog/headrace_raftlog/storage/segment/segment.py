@@ -65,8 +65,7 @@ class SegmentHeader:
     def encode(self) -> bytes:
         """Return the sector.
 
-        Raises:
-            ValueError: the cluster name is too long.
+        Raises ValueError: the cluster name is too long.
         """
         cluster = self.cluster.encode()
         if len(cluster) > CLUSTER_NAME_BYTES_MAX:
@@ -81,9 +80,8 @@ class SegmentHeader:
 def decode_segment_header(path: str, data: bytes) -> SegmentHeader:
     """Read a segment's first sector.
 
-    Raises:
-        CorruptLogError: it is not one, or is damaged.
-        UnknownVersionError: it is of a later release.
+    Raises CorruptLogError: it is not one, or is damaged; UnknownVersionError: it is of a later
+    release.
     """
     sector = data[:SEGMENT_HEADER_BYTES]
     if len(sector) < SEGMENT_HEADER_BYTES:
@@ -135,8 +133,7 @@ class SegmentDraft:
     def resize(self, header: SegmentHeader) -> None:
         """Make it the segment of another header, which differs in its length alone.
 
-        Raises:
-            OSError: as in `step`.
+        Raises OSError: as in `step`.
         """
         self.header = header
         if self._fd < 0:
@@ -154,9 +151,8 @@ class SegmentDraft:
     def step(self, count: int) -> None:
         """Fill and sync up to `count` more bytes.
 
-        Raises:
-            OSError: as the system says, ENOSPC among others; the draft is gone from the disk, if
-                that lets go of it, and the next step starts it anew.
+        Raises OSError: as the system says, ENOSPC among others; the draft is gone from the disk, if
+        that lets go of it, and the next step starts it anew.
         """
         try:
             self._fill(count)
@@ -173,8 +169,7 @@ class SegmentDraft:
         Returns:
             The descriptor, open for writing.
 
-        Raises:
-            OSError: as in `step`.
+        Raises OSError: as in `step`.
         """
         try:
             rest = self.header.size - self.filled
@@ -266,8 +261,7 @@ class SegmentReader:
     def read(self, sequence: int, offset: int, count: int) -> bytes:
         """Return bytes of a segment, fewer than `count` only at its end.
 
-        Raises:
-            OSError: the file is gone or unreadable.
+        Raises OSError: the file is gone or unreadable.
         """
         held = self.reads.find(sequence, offset, count)
         if held is None and self.reads.is_started:

@@ -103,8 +103,7 @@ class Identity:
                 there, and otherwise it joins as a new member.
             files: the file system, for tests.
 
-        Raises:
-            OSError: as the system says; the directory is as before, or formed.
+        Raises OSError: as the system says; the directory is as before, or formed.
         """
         assert not self.formed, "a directory is formed once"
         assert founders, "somebody founded the cluster"
@@ -120,8 +119,7 @@ class Identity:
             boot: beyond the present count; starts go on from it.
             files: the file system, for tests.
 
-        Raises:
-            OSError: as the system says; the directory is as before, or says so.
+        Raises OSError: as the system says; the directory is as before, or says so.
         """
         assert boot > self.boot, "boot counts never fall"
         raised = replace(self, boot=boot)
@@ -131,8 +129,7 @@ class Identity:
     def write(self, directory: str, files: Files | None = None) -> None:
         """Write the directory's identity file durably.
 
-        Raises:
-            OSError: as the system says; the file is as before, or new.
+        Raises OSError: as the system says; the file is as before, or new.
         """
         store = files if files is not None else Files()
         fields: dict[str, Any] = {
@@ -174,9 +171,7 @@ def _has_log(directory: str, files: Files) -> bool:
 def read_identity(directory: str, files: Files) -> Identity | None:
     """Return what a data directory says, None when it says nothing yet.
 
-    Raises:
-        IdentityError: its file is of another release.
-        LostDirectoryError: it is damaged.
+    Raises IdentityError: its file is of another release; LostDirectoryError: it is damaged.
     """
     path = os.path.join(directory, IDENTITY_NAME)
     try:

@@ -92,8 +92,7 @@ class MarkFile:
 
         One of which no slot is intact is begun anew: what it said is unknown then.
 
-        Raises:
-            OSError: as the system says.
+        Raises OSError: as the system says.
         """
         disk = files if files is not None else Files()
         path = os.path.join(directory, MARKS_NAME)
@@ -113,8 +112,7 @@ class MarkFile:
     def read(directory: str, files: Files) -> Marks:
         """Return what stands in the file of a directory; nothing where there is none.
 
-        Raises:
-            OSError: as the system says.
+        Raises OSError: as the system says.
         """
         try:
             fd = files.open(os.path.join(directory, MARKS_NAME))
@@ -130,9 +128,8 @@ class MarkFile:
     def write(self, marks: Marks) -> None:
         """Remember other marks, durably.
 
-        Raises:
-            OSError: as the system says; those before stand there, or these.
-            ValueError: they are longer than a slot.
+        Raises OSError: as the system says; those before stand there, or these; ValueError: they are
+        longer than a slot.
         """
         text = marks.encode()
         serial = self._serial + 1

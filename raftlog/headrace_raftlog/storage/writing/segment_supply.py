@@ -72,8 +72,7 @@ class SegmentSupply:
 
         While the disk is full, nothing is prepared: `take` then says so.
 
-        Raises:
-            Exception: what was asked before has failed.
+        Raises Exception: what was asked before has failed.
         """
         self._check()
         target: i64 = (count + ZERO_STEP_BYTES - 1) // ZERO_STEP_BYTES * ZERO_STEP_BYTES
@@ -94,8 +93,7 @@ class SegmentSupply:
         Returns:
             Its header and its descriptor, open for writing.
 
-        Raises:
-            OSError: as the system says, ENOSPC among others; it can be tried again.
+        Raises OSError: as the system says, ENOSPC among others; it can be tried again.
         """
         self._check()
         header = self._header(last, size)
@@ -114,8 +112,7 @@ class SegmentSupply:
 
         Some file systems need space to free space: what a full one refuses is tried again later.
 
-        Raises:
-            Exception: what was asked before has failed.
+        Raises Exception: what was asked before has failed.
         """
         self._check()
         with self._changed:

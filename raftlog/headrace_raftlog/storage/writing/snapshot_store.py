@@ -140,9 +140,7 @@ class SnapshotRead:
         Returns:
             Whether all is read; `done` is not called then.
 
-        Raises:
-            CorruptLogError: a record is not intact.
-            OSError: a file cannot be read.
+        Raises CorruptLogError: a record is not intact; OSError: a file cannot be read.
         """
         stored, group = self.stored, self._group
         while len(self._pieces) <= len(stored.parts):
@@ -162,8 +160,7 @@ class SnapshotRead:
     def data(self) -> bytes:
         """Return the snapshot, of which all was read.
 
-        Raises:
-            CorruptLogError: it is not what was written.
+        Raises CorruptLogError: it is not what was written.
         """
         stored = self.stored
         data = b"".join(self._pieces)
@@ -198,9 +195,7 @@ class SnapshotRead:
 def read_bytes(group: StoredGroup) -> bytes:
     """Return the bytes of a group's durable snapshot.
 
-    Raises:
-        CorruptLogError: a record is not intact.
-        OSError: a file cannot be read.
+    Raises CorruptLogError: a record is not intact; OSError: a file cannot be read.
     """
     stored = group.snapshot
     assert stored is not None
@@ -237,9 +232,7 @@ def _damaged(group: StoredGroup, location: i64, what: str) -> CorruptLogError:
 def read_data(group: StoredGroup) -> SnapshotData:
     """Return what a group's durable snapshot says before its state.
 
-    Raises:
-        CorruptLogError: it is not intact.
-        OSError: a file cannot be read.
+    Raises CorruptLogError: it is not intact; OSError: a file cannot be read.
     """
     return _decoded(group, read_bytes(group))
 
@@ -256,9 +249,7 @@ def _decoded(group: StoredGroup, data: bytes) -> SnapshotData:
 def read_snapshot(group: StoredGroup) -> Snapshot | None:
     """Return a group's newest effective snapshot, from memory or disk, None for none.
 
-    Raises:
-        CorruptLogError: it is not intact.
-        OSError: a file cannot be read.
+    Raises CorruptLogError: it is not intact; OSError: a file cannot be read.
     """
     stored = group.snapshot
     if stored is None:

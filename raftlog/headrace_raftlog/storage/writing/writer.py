@@ -114,8 +114,7 @@ class LogWriter:
     def start(self) -> None:
         """Write a seal behind the recovered batches and start the thread, unless stepped.
 
-        Raises:
-            OSError: the seal could not be written; no thread was started.
+        Raises OSError: the seal could not be written; no thread was started.
         """
         try:
             self._seal()

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from headrace_raftlog.core import election, replication
 from headrace_raftlog.core.log_view import LogView
-from headrace_raftlog.core.quorum import Electorate, Majority
+from headrace_raftlog.core.quorum import Electorate
 from headrace_raftlog.core.raft import RaftCore
 from headrace_raftlog.model.group import LEADER
 from headrace_raftlog.model.message import APPEND_REPLY, VOTE, VOTE_REPLY
@@ -52,7 +52,7 @@ def _restoring() -> None:
 
 
 def _alone() -> None:
-    put(Majority, "committed_index", lambda _: lambda self, peers, own_match: own_match)
+    put(Electorate, "committed_index", lambda _: lambda self, peers, own_match: own_match)
 
 
 def _unsticky() -> None:
@@ -126,7 +126,7 @@ def _new_voters_only() -> None:
         def init(self: Any, membership: Any) -> None:
             original(self, membership)
             self.voters = membership.voters
-            self._outgoing = None
+            self._outgoing = ()
 
         return init
 

@@ -16,7 +16,7 @@ from headrace_broker.model.session import session_id
 from headrace_broker.runtime.contract.clock import Clock
 from headrace_broker.runtime.contract.host_watcher import Configuration, HostWatcher
 from headrace_broker.runtime.contract.queue_log import MemoryQueueLog
-from headrace_broker.runtime.contract.recently_applied import Changes, RecentlyApplied
+from headrace_broker.runtime.contract.recently_applied import RecentlyApplied
 from headrace_broker.runtime.lease.group_commands import GroupCommands
 from headrace_broker.runtime.lease.leasing import LeaseClient
 from headrace_broker.runtime.replica.queue_host import QueueHost
@@ -37,8 +37,8 @@ class Watcher(HostWatcher):
         self.commands: GroupCommands | None = None
         self.gone: list[LeaseGone] = []
 
-    def changes(self, queue: Any) -> Changes:
-        return RecentlyApplied({queue.group}).of(queue.group)
+    def recent(self) -> RecentlyApplied:
+        return RecentlyApplied(())
 
     def configuration(self, queue: Any) -> Configuration:
         return Configuration(self.version, QueueSettings(), {})

@@ -71,7 +71,7 @@ class Host:
         self.machine = Machine(number)
         self.serving = True
         self.moves = Moves()
-        self.telling = SimpleNamespace(is_behind=lambda _now_us: True)
+        self.lead = SimpleNamespace(telling=SimpleNamespace(is_behind=lambda _now_us: True))
 
 
 class Report:

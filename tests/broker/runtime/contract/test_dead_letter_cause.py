@@ -137,7 +137,7 @@ def test_dead_letters_that_push_others_out_are_charged_to_the_first_cause(
     assert causes(world) == [FIRST, SECOND]
     send(world, session, runs, publishes, SECOND, FIRST)
     assert causes(world) == [FIRST, SECOND, SECOND, FIRST]
-    assert len(world.hosts[1]._causes._told) == 0
+    assert len(world.hosts[1].lead.causes._told) == 0
 
 
 def test_last_dead_letters_push_out_when_there_was_some_room(world, listener, publishes):
@@ -159,7 +159,7 @@ def test_new_leader_does_not_know_causes_of_what_it_was_not_told(world, listener
     session.publish(publishes(b"b"), None)
     session.flush()
     world.carry()
-    world.hosts[1]._causes.forget()
+    world.hosts[1].lead.causes._told.clear()
     world.settle_down()
     assert causes(world) == [NO_CAUSE]
 
@@ -173,7 +173,7 @@ def test_causes_of_commands_are_remembered_within_a_bound(world, listener, publi
     session.flush()
     session.publish(publishes(b"b"), None)
     session.flush()
-    known = world.hosts[1]._causes
+    known = world.hosts[1].lead.causes
     for number in range(DEAD_LETTER_COMMANDS_MAX - 1):  # the causes of the first are forgotten
         known.note(number, b"\x01\x01" + bytes(16), [1, 2])
     assert len(known._told) == DEAD_LETTER_COMMANDS_MAX
@@ -183,7 +183,7 @@ def test_causes_of_commands_are_remembered_within_a_bound(world, listener, publi
 
 def test_malformed_dead_letters_of_another_node_are_harmless(world):
     configure(world)
-    world.hosts[1]._causes.note(1, b"\x01\x01" + bytes(16), [1, 2])
+    world.hosts[1].lead.causes.note(1, b"\x01\x01" + bytes(16), [1, 2])
     for data in (b"", b"\x01", b"\x01\x01" + bytes(7)):
         world.hosts[1].caused(FIRST, data, [1, 2])
     world.settle_down()

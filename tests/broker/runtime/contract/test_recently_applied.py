@@ -13,23 +13,23 @@ def test_each_reader_gets_what_changed_since_its_own_last_look(seed: int) -> Non
     chance = random.Random(seed)
     replicas = set(range(20))
     recent = RecentlyApplied(replicas)
-    changes = {group: recent.of(group) for group in replicas}
+    looks = dict.fromkeys(replicas, 0)  # at the last change of each
     readers = [recent.reader() for _ in range(3)]
     changed: list[set[int]] = [set() for _ in readers]
     for _ in range(1000):
         group = chance.randrange(20)
         if chance.random() < 0.6:
-            changes[group].note()
+            looks[group] = recent.note(group, looks[group])
             for each in changed:
                 each.add(group)
         elif chance.random() < 0.1:  # it is removed, and may come back at once
-            changes[group].note()
+            looks[group] = recent.note(group, looks[group])
             for each in changed:
                 each.add(group)
-            changes[group] = recent.of(group)
+            looks[group] = 0
         elif chance.random() < 0.2:
             replicas ^= {group}
-            changes[group].note()
+            looks[group] = recent.note(group, looks[group])
             for each in changed:
                 each.add(group)
         else:
@@ -39,17 +39,18 @@ def test_each_reader_gets_what_changed_since_its_own_last_look(seed: int) -> Non
             assert set(found) == changed[number] & replicas
             changed[number].clear()
     replicas.clear()
-    for change in changes.values():
-        change.note()
+    for group, look in looks.items():
+        recent.note(group, look)
     assert readers[0]() == []
     assert not recent._looks
 
 
 def test_groups_that_change_on_and_on_take_no_more_room() -> None:
     recent = RecentlyApplied({7})
-    changes, reader = recent.of(7), recent.reader()
+    look, reader = 0, recent.reader()
     for _ in range(100):
-        changes.note()
+        look = recent.note(7, look)
+        assert recent.note(7, look) == look
         assert reader() == [7]
     assert len(recent._looks) == 1
     assert reader() == []

@@ -437,7 +437,7 @@ def test_log_that_cannot_be_read_stops_the_node(run):
     async def scenario(node):
         error = OSError(errno.EMFILE, "too many open files")
         node.raft.unreadable = error
-        log = RaftQueueLog(node.raft, 7, node.hosting._fail)
+        log = RaftQueueLog(node.raft, 7, node.hosting._unreadable)
         with pytest.raises(OSError, match="too many"):
             log.entry_at_hand(1, print)
         assert node.failures == [error]
@@ -475,14 +475,14 @@ def test_whoever_waits_for_the_disk_is_gone_before_the_group_is(
         world.settle_down()
     world.disk_is_slow = True
     world.run(session.attach(1, Attachment("c", 1)))
-    host = world.hosts[1]
-    host.dying.accept(DeadRun([Acquired(2, 2, 0, 1, 0, 0)], REASON_REJECTED, [0], {}))
+    feeds, gets, dying = (host := world.hosts[1])._feeds, host.lead.gets, host.dying
+    dying.accept(DeadRun([Acquired(2, 2, 0, 1, 0, 0)], REASON_REJECTED, [0], {}))
 
     async def scenario(node):
         get = asyncio.ensure_future(session.get())
         await turns()
         world.settle_down()
-        assert (host._feeds.count, host._gets.waiting_count, host.dying.unread_count) == (1, 1, 1)
+        assert (feeds.count, gets.waiting_count, dying.unread_count) == (1, 1, 1)
         node.hosting._register(QUEUE, host)
         if deleted:
             node.hosting.remove_queue(QUEUE)
@@ -490,7 +490,7 @@ def test_whoever_waits_for_the_disk_is_gone_before_the_group_is(
             node.hosting.move_queue(structs.replace(QUEUE, members=(2, 3)))
         assert [node.raft.removed, node.raft.left] == ([[7], []] if deleted else [[], [7]])
         assert (sum(map(len, world.reading.values())), world.watcher.letters_lost) == (0, 1)
-        assert (host._feeds.count, host._gets.waiting_count, host.dying.unread_count) == (0, 0, 0)
+        assert (feeds.count, gets.waiting_count, dying.unread_count) == (0, 0, 0)
         world.gone.update((1, 2))
         world.read_all()
         await turns()

@@ -35,7 +35,7 @@ def test_sample_looks_at_queues_in_which_something_moved_within_a_minute_only() 
         now += SECOND_US
         if second < 10:
             hosts[7].moves.arrived += 100
-            recent.note(7)
+            recent.note(7, 0)
         before = sum(host.looks for host in hosts.values())
         rates.sample()
         seen.append(sum(host.looks for host in hosts.values()) - before)
@@ -46,6 +46,6 @@ def test_sample_looks_at_queues_in_which_something_moved_within_a_minute_only() 
     assert not rates.moves(7)
     now += SECOND_US
     hosts[7].moves.arrived += 100
-    recent.note(7)
+    recent.note(7, 0)
     rates.sample()
     assert round(rates.rates(7)[0][0]) == 100, "not those of the former minute once more"

@@ -40,7 +40,9 @@ class Scene:
         for _ in range(4 * LOOK_US // 1000):
             self.settle()
             self.publish(PREFETCH)
-        telling = self.world.hosts[self.world.leader].telling
+        lead = self.world.hosts[self.world.leader].lead
+        assert lead is not None
+        telling = lead.telling
         assert telling.paced is not None
         assert telling.paced.is_on
         while not self.publisher.publishing.drained:
@@ -95,7 +97,9 @@ def test_it_is_confirmed_when_the_consumer_stops(publishes):
     scene = Scene(1, publishes)
     pending = scene.publish(BURST)
     assert scene.confirms.confirmed == []
-    telling = scene.world.hosts[1].telling
+    lead = scene.world.hosts[1].lead
+    assert lead is not None
+    telling = lead.telling
     now_us = scene.clock.monotonic_us()
     assert telling.is_behind(now_us)
     assert telling.paced is not None
@@ -110,4 +114,6 @@ def test_a_queue_that_was_never_behind_has_nothing_to_pace(publishes):
     session.publish(publishes(*[b"x"] * STANDING), None)
     session.flush()
     world.settle_down()
-    assert world.hosts[1].telling.paced is None
+    lead = world.hosts[1].lead
+    assert lead is not None
+    assert lead.telling.paced is None

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from headrace_broker.codecs.batch import message_body
-from headrace_broker.core.queue.command.command import encode_close
+from headrace_broker.core.queue.command.command import encode_close, encode_purge
+from headrace_broker.core.queue.machine.blank_states import shared
 from headrace_broker.core.queue.snapshot.restoring import SnapshotError
 from headrace_broker.model.limits import TURNED_AWAY_MAX
 from headrace_broker.model.session import session_id
@@ -153,12 +154,12 @@ def test_gets_are_answered_once_their_messages_were_read(world, slow):
         gets = [asyncio.ensure_future(slow.get()) for _ in range(2)]
         await turns()
         assert [get.done() for get in gets] == [False, False]
-        assert world.hosts[1]._gets.waiting_count == 2
+        assert world.hosts[1].lead.gets.waiting_count == 2
         world.read_all()
         return await asyncio.gather(*gets)
 
     assert [body_of(got) for got in world.run(scenario())] == [b"a", b"b"]
-    assert world.hosts[1]._gets.waiting_count == 0
+    assert world.hosts[1].lead.gets.waiting_count == 0
 
 
 def test_get_of_a_session_that_has_ended_answers_nobody(world, slow):
@@ -167,13 +168,13 @@ def test_get_of_a_session_that_has_ended_answers_nobody(world, slow):
         await turns()
         slow.close()
         await turns()
-        assert world.hosts[1]._gets.waiting_count == 1
+        assert world.hosts[1].lead.gets.waiting_count == 1
         world.read_all()
         await turns()
         get.cancel()
 
     world.run(scenario())
-    assert world.hosts[1]._gets.waiting_count == 0
+    assert world.hosts[1].lead.gets.waiting_count == 0
     assert world.hosts[1].machine.ready_count == 3
 
 
@@ -181,10 +182,11 @@ def test_get_whose_leader_is_gone_is_answered_by_the_next(world, slow):
     async def scenario():
         get = asyncio.ensure_future(slow.get())
         await turns()
+        former = world.hosts[1].lead.gets
         world.lead(2)
         slow.relocate(2)
         await turns()
-        assert [world.hosts[node]._gets.waiting_count for node in (1, 2)] == [0, 1]
+        assert (former.waiting_count, world.hosts[2].lead.gets.waiting_count) == (0, 1)
         world.read_all()
         return await get
 
@@ -203,3 +205,21 @@ def test_get_beside_a_consumer_that_waits_for_the_disk(world, slow, listener):
 
     assert body_of(world.run(scenario())) == b"b"
     assert listener.bodies == [b"a"]
+
+
+def test_quiescent_queue_that_has_nothing_shares_its_state(world, listener, publishes):
+    host = world.hosts[1]
+    session = world.open(1, listener)
+    session.publish(publishes(b"x"), None)
+    session.flush()
+    world.settle_down()
+    machine = host.machine
+    state = shared(machine.version, machine.settings)
+    host.quiesced()
+    assert machine._state is not state
+    host.command(session.session, encode_purge(session.session, 1))
+    host.command(session.session, encode_close(session.session))
+    world.settle_down()
+    assert machine._state is not state
+    host.quiesced()
+    assert machine._state is state

@@ -100,15 +100,15 @@ def test_time_of_busy_consumers_is_summed(meter: QueueMeter, clock: SetClock) ->
 
 def test_leader_measures_its_commands(world, listener, publishes) -> None:
     host = world.hosts[1]
-    assert host.meter is not None
-    assert world.hosts[2].meter is None, "another one leads"
+    assert host.lead is not None
+    assert world.hosts[2].lead is None, "another one leads"
     session = world.open(2, listener)
     world.run(session.attach(1, Attachment("c", 1)))
     session.publish(publishes(b"a"), None)
     session.flush()
     world.settle_down()
     assert host.machine.busy_count() == 1
-    found = host.meter.take()
+    found = host.lead.meter.take()
     assert (found.commands, found.byte_count) == (0, 0)
     assert found.durations_us
     session.settle(1, ACCEPT, 1, 1)
@@ -118,4 +118,4 @@ def test_leader_measures_its_commands(world, listener, publishes) -> None:
     restored = QueueMachine.restore(host.machine.snapshot())
     assert restored.busy_count() == 0
     world.lead(2)
-    assert (host.meter, world.hosts[2].meter is None) == (None, False)
+    assert (host.lead, world.hosts[2].lead is None) == (None, False)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_broker.core.queue.machine.queue_machine import LEASES_VERSION, MACHINE_VERSION
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.machine.versions import LEASES_VERSION
 from headrace_broker.model.message import Publisher
 from headrace_broker.runtime.contract.port import PendingConfirm
 

@@ -14,7 +14,8 @@ from headrace_broker.core.queue.command.command import (
     encode_node_down,
     stamp_command,
 )
-from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION, PREFETCH_VERSION
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.machine.versions import PREFETCH_VERSION
 from headrace_broker.runtime.contract.port import ACCEPT, Attachment
 
 BOTH = pytest.mark.parametrize("gateway", [1, 2, 3], ids=["leader", "replica", "elsewhere"])

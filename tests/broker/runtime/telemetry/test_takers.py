@@ -101,7 +101,7 @@ class World:
             consumers=list,
         )
         self.hosts[group] = SimpleNamespace(
-            queue=queue, machine=machine, moves=Moves(), serving=True, meter=None
+            queue=queue, machine=machine, moves=Moves(), serving=True, lead=None
         )
 
     def connect(self, number: int) -> ConnectionInfo:
@@ -202,7 +202,8 @@ def test_what_moves_is_told_with_what_it_moved_and_once_more_at_its_end() -> Non
 def test_leader_tells_what_it_measured_since_the_last_look() -> None:
     world = World()
     host = world.hosts[1]
-    host.meter = meter = QueueMeter(Clock())
+    meter = QueueMeter(Clock())
+    host.lead = SimpleNamespace(meter=meter)
     host.log = SimpleNamespace(window_bytes=lambda: 1 << 20)
     host.machine.unsettled_count = host.machine.consumer_count = 2
     for _ in range(2):
@@ -220,7 +221,7 @@ def test_leader_tells_what_it_measured_since_the_last_look() -> None:
     meter._busy_us = 5_000_000  # nobody had asked for a while
     [told] = of_kind(world.poll()[0], "queue")
     assert told.consumer_busy_ms == 2000
-    world.hosts[1].meter = None
+    world.hosts[1].lead = None
     [told] = of_kind(world.poll()[0], "queue")
     assert told.pending_commands is told.consumer_busy_ms is None
 
@@ -447,7 +448,7 @@ def test_queue_in_which_nothing_changed_is_not_looked_at() -> None:
         return [row[1] for part in parts if part.kind == "queue" for row in part.rows]
 
     world.hosts[1].machine.saturated = True
-    recent.note(1)
+    recent.note(1, 0)
     untouchable: Any = Untouchable()
     untouchable.serving = False  # which a count of the queues of the node reads
     world.hosts[2] = untouchable
@@ -457,7 +458,7 @@ def test_queue_in_which_nothing_changed_is_not_looked_at() -> None:
         episodes.take(moment)
         assert len(episodes._open) == 1
     world.hosts[1].machine.saturated = False
-    recent.note(1)
+    recent.note(1, 0)
     moment = world.second()
     assert names(moment) == ["q1"], "its last figures"
     episodes.take(moment)
@@ -473,7 +474,7 @@ def test_queue_that_changed_before_a_sample_that_failed_is_in_the_next(
     world.sources = world.sources._replace(recent=recent)
     samples, episodes = SampleTaker(world.sources, 100), Episodes(world.sources, lambda: 4)
     world.hosts[1].machine.saturated = True
-    recent.note(1)
+    recent.note(1, 0)
     moment = world.second()
     with monkeypatch.context() as patch:
         patch.setattr(world.hosts[1], "moves", None)

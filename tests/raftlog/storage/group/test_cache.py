@@ -30,6 +30,12 @@ def appended(cache: EntryCache, group: StoredGroup, count: int) -> list[list[Ent
     return runs
 
 
+def settle(cache: EntryCache, group: StoredGroup, entries: list[Entry]) -> None:
+    """Note that entries are durable."""
+    group.settle(entries, 1 << 32 | entries[0].index << 16)
+    cache.settle(group, entries, COST)
+
+
 def test_pinned_entries_stay_beyond_the_bound(disk: MemoryFiles) -> None:
     group = StoredGroup(1, SegmentReader(disk, "/log"), Ledger(8192))
     cache = EntryCache(2 * COST)
@@ -44,8 +50,8 @@ def test_oldest_settled_entries_leave_first_over_all_groups(disk: MemoryFiles) -
     cache = EntryCache(3 * COST)
     runs_one, runs_two = appended(cache, one, 2), appended(cache, two, 2)
     for entries_one, entries_two in zip(runs_one, runs_two, strict=True):
-        cache.settle(one, entries_one, COST)
-        cache.settle(two, entries_two, COST)
+        settle(cache, one, entries_one)
+        settle(cache, two, entries_two)
     assert (in_memory(one), in_memory(two)) == ([2], [1, 2])
     assert cache.used == 3 * COST
 
@@ -57,9 +63,9 @@ def test_replaced_entry_counts_until_its_turn_and_spares_its_successor(disk: Mem
     new = [Entry(1, 2, 0, bytes(1000))]
     group.append(new)
     cache.pin(COST)
-    cache.settle(group, old, COST)
+    settle(cache, group, old)
     assert cache.used == 2 * COST
-    cache.settle(group, new, COST)
+    settle(cache, group, new)
     cache.pin(COST)
     assert in_memory(group) == [1]
     cache.pin(COST)
@@ -106,13 +112,13 @@ def test_a_smaller_bound_counts_at_once_and_a_larger_one_for_what_comes(disk: Me
     cache = EntryCache(10 * COST)
     runs = appended(cache, group, 6)
     for entries in runs[:4]:
-        cache.settle(group, entries, COST)
+        settle(cache, group, entries)
     cache.resize(3 * COST)
     assert in_memory(group) == [4, 5, 6]
     cache.resize(0)
     assert in_memory(group) == [5, 6], "what is not durable stays"
     cache.resize(4 * COST)
     for entries in runs[4:]:
-        cache.settle(group, entries, COST)
+        settle(cache, group, entries)
     assert in_memory(group) == [5, 6]
     assert cache.used == 2 * COST

@@ -38,7 +38,7 @@ class Model:
             self.end += HEADER_BYTES + len(entry.data)
         self.group.settle(entries, start)
         for entry in entries[::2]:
-            self.group.forget(entry)
+            self.group.forget(entry.index, entry.index + 1)
 
     def snapshot(self, live: list[int], index: int) -> None:
         """Keep only these entries up to `index`."""

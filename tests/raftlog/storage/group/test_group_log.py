@@ -80,10 +80,21 @@ def test_settling_a_replaced_entry_does_not_touch_the_new_one(group: StoredGroup
     new = run(2, 2, b"new")
     group.append(new)
     group.settle(old, (1 << 32) | 512)
-    for entry in old:
-        group.forget(entry)
+    group.forget(1, 3)
     assert group.entry(2) is new[0]
     assert list(group.locations) == [(1 << 32) | 512, 0]
+
+
+def test_dead_entries_leave_memory_once_they_are_durable(group: StoredGroup, run: Run) -> None:
+    entries = run(1, 1, b"a", b"b", b"c")
+    group.append(entries)
+    for index in (1, 3):
+        group.hint_dead(index)
+    group.settle(entries[:2], (1 << 32) | 512)
+    group.forget_dead(False)
+    assert sorted(group.recent) == [2, 3]
+    group.forget_dead(True)
+    assert sorted(group.recent) == [3]
 
 
 def test_damage_found_by_a_read_names_file_and_offset(

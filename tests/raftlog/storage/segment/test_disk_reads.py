@@ -246,7 +246,7 @@ def test_entries_that_left_memory_are_read_beside_the_loop(open_log, run) -> Non
     while disk.go.acquire(blocking=False):
         pass
     opened.log.recovery.reader.reads.start(loop.call_soon)
-    view.on_read = lambda: told.append("read")
+    view.on_read = lambda _group: told.append("read")
     assert view.at_hand(3, 31, 1 << 20) == 3
     assert not view.prepare(20, lambda: told.append("prepared"))
     assert view.prepare(99, lambda: told.append("never"))  # `entry` says that there is none
@@ -272,7 +272,7 @@ def test_entries_that_follow_each_other_in_an_old_file_come_together(open_log, r
     assert view.ledger.newest > 1
     loop, told = Loop(), []
     opened.log.recovery.reader.reads.start(loop.call_soon)
-    view.on_read = lambda: told.append("read")
+    view.on_read = lambda _group: told.append("read")
     index, steps = 1, 0
     while index < 31:
         found = view.at_hand(index, 31, 1 << 20)

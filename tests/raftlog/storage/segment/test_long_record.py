@@ -33,7 +33,7 @@ def test_long_entries_are_checked_and_read_back_in_two_parts(
     reader.reads.start(calls.put)
     view = again.log.group(1)
     told: list[int] = []
-    view.on_read = lambda: told.append(1)
+    view.on_read = lambda _group: told.append(1)
     assert view.at_hand(2, 4, 1 << 40) == 2, "nothing is there yet"
     calls.get()()
     assert told == [1]

@@ -41,6 +41,7 @@ from headrace_broker.core.queue.state.consumer import (
 from headrace_broker.core.queue.state.queue_state import DeadMessage, QueueState
 from headrace_broker.core.queue.state.session import Session
 from headrace_broker.model.limits import EXPIRE_MESSAGES_MAX
+from headrace_broker.model.session import session_boot, session_node
 
 
 def bury(state: QueueState, messages: list[Acquired], reason: i64, effects: list[Effect]) -> None:
@@ -193,6 +194,21 @@ def suspect_session(state: QueueState, session: Session, effects: list[Effect]) 
 
 
 # Time and limits
+
+
+def has_sessions_of(state: QueueState, node: i64, boot_keep: i64) -> bool:
+    """Return whether NODE_DOWN with these values would change anything."""
+    for session in state.sessions.values():
+        if session_node(session.number) != node:
+            continue
+        if boot_keep > 0:
+            if session_boot(session.number) != boot_keep:
+                return True
+            continue
+        for consumer in session.consumers.values():
+            if consumer.state == ATTACHED or len(consumer.unsettled) > 0:
+                return True
+    return False
 
 
 def expire(state: QueueState, heads: bool, effects: list[Effect]) -> None:

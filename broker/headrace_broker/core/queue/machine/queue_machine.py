@@ -17,14 +17,13 @@ from mypy_extensions import i64
 from headrace_broker.core.queue.command.archive_command import ArchiveCommand
 from headrace_broker.core.queue.command.command import (
     NUMBER_MAX,
+    STAMP_BYTES,
     Close,
     Command,
     Control,
     Enqueue,
     Malformed,
     NodeDown,
-    Remove,
-    SetPrefetch,
     stamp_of,
 )
 from headrace_broker.core.queue.command.decoder import decode_command
@@ -36,6 +35,7 @@ from headrace_broker.core.queue.machine.archiving import (
     rows_due_ms,
 )
 from headrace_broker.core.queue.machine.arrival import enqueue
+from headrace_broker.core.queue.machine.blank_states import NEW_STATE, blank, configured, shared
 from headrace_broker.core.queue.machine.controlling import control
 from headrace_broker.core.queue.machine.lease_ending import end_due
 from headrace_broker.core.queue.machine.leasing import apply_command, look
@@ -46,10 +46,12 @@ from headrace_broker.core.queue.machine.leaving import (
     expire,
     forget_dead,
     forget_session,
+    has_sessions_of,
     is_over,
     suspect_session,
 )
 from headrace_broker.core.queue.machine.serving import acquire, dispatch
+from headrace_broker.core.queue.machine.versions import knows
 from headrace_broker.core.queue.messages.effect import (
     STATUS_OK,
     Acquired,
@@ -79,11 +81,6 @@ from headrace_broker.core.queue.state.tally import Tally
 from headrace_broker.model.session import session_boot, session_node
 
 MACHINE_VERSION: Final = 5  # the newest that this code knows
-LEASES_VERSION: Final = 3  # from which on there are leases and publishers with ids
-ARCHIVE_VERSION: Final = 4  # from which on there are archives
-PREFETCH_VERSION: Final = 5  # from which on the prefetch of an attached consumer can be changed
-
-_LATER: Final = (Tick, Acquire, Forget, Remove)  # commands that version 1 does not know
 
 
 @final
@@ -91,7 +88,13 @@ class QueueMachine:
     """One queue."""
 
     def __init__(self) -> None:
-        self._state = QueueState()
+        self._state = NEW_STATE
+        # whether it has nothing and shares `_state` with others; its own are then these numbers
+        self._blank = True
+        self._now_ms: i64 = 0
+        self._next_id: i64 = 1
+        self._arrivals: i64 = 0
+        self._tally: Tally | None = None
 
     @property
     def ready_count(self) -> i64:
@@ -126,7 +129,7 @@ class QueueMachine:
     @property
     def now_ms(self) -> i64:
         """The latest time stamp of any command, Unix time in ms."""
-        return self._state.now_ms
+        return self._now_ms if self._blank else self._state.now_ms
 
     @property
     def settings(self) -> QueueSettings:
@@ -165,7 +168,9 @@ class QueueMachine:
 
     def count_into(self, tally: Tally | None) -> None:
         """Count messages that leave from now on, while this replica leads; None to stop."""
-        self._state.tally = tally
+        self._tally = tally
+        if not self._blank:
+            self._state.tally = tally
 
     def deferred_of(self, session: i64) -> tuple[i64, list[int]]:
         """Return the last publish of a session that the queue knows, and which are deferred.
@@ -178,7 +183,7 @@ class QueueMachine:
     @property
     def last_id(self) -> i64:
         """Return the highest message id that was ever given, 0 for none."""
-        return self._state.ready.next_id - 1
+        return (self._next_id if self._blank else self._state.ready.next_id) - 1
 
     def due_ms(self) -> i64:
         """Return when a TICK will be due (Unix time in ms), 0 for never."""
@@ -223,13 +228,15 @@ class QueueMachine:
 
     def watch_returned(self, on: bool) -> None:
         """Begin or cease to note what becomes available otherwise than by its arrival."""
-        self._state.ready.watched = on
-        self._state.ready.returned = []
+        ready = self._unshared().ready
+        ready.watched = on
+        ready.returned = []
 
     def take_returned(self) -> list[Acquired]:
         """Return the notes since the last call; they are not part of the queue's state."""
-        noted = self._state.ready.returned
-        self._state.ready.returned = []
+        ready = self._unshared().ready
+        noted = ready.returned
+        ready.returned = []
         return noted
 
     def kept_dead(self, limit: i64) -> list[tuple[Acquired, int]]:
@@ -239,17 +246,7 @@ class QueueMachine:
 
     def has_sessions_of(self, node: i64, boot_keep: i64) -> bool:
         """True if NODE_DOWN with these values would change anything."""
-        for session in self._state.sessions.values():
-            if session_node(session.number) != node:
-                continue
-            if boot_keep > 0:
-                if session_boot(session.number) != boot_keep:
-                    return True
-                continue
-            for consumer in session.consumers.values():
-                if consumer.state == ATTACHED or len(consumer.unsettled) > 0:
-                    return True
-        return False
+        return has_sessions_of(self._state, node, boot_keep)
 
     def busy_count(self) -> i64:
         """Return how many consumers have all that they may have; filtered ones do not count."""
@@ -335,7 +332,7 @@ class QueueMachine:
 
     def freeze(self) -> FrozenQueue:
         """Return the messages as they are now; later commands do not change the result."""
-        return freeze(self._state)
+        return freeze(self._whole())
 
     def publisher(self, name: bytes) -> Publisher | None:
         """Return what the queue remembers of a publisher, not to be changed; None for nothing."""
@@ -343,18 +340,19 @@ class QueueMachine:
 
     def snapshot(self) -> bytes:
         """Return the whole state, without bodies: those stand in `live_entries`."""
-        return write_snapshot(self._state)
+        return write_snapshot(self._whole())
 
     @staticmethod
     def restore(snapshot: bytes) -> QueueMachine:
         """Return a machine that goes on as that of `snapshot`; SnapshotError if malformed."""
         machine = QueueMachine()
         machine._state = read_snapshot(snapshot)
+        machine._blank = False
         return machine
 
     def digest(self, batches_max: i64 = ALL_BATCHES) -> bytes:
         """Return 16 bytes that are equal for equal states; see `write_state`."""
-        state = write_state(self._state, batches_max)
+        state = write_state(self._whole(), batches_max)
         return hashlib.blake2b(state, digest_size=16).digest()
 
     def apply(self, index: i64, data: bytes) -> list[Effect]:
@@ -363,14 +361,21 @@ class QueueMachine:
         It is a u64 time in ms and a command; one that makes no sense gives Rejected and changes
         nothing.
         """
+        was_blank = self._blank
+        if was_blank:
+            other = configured(self._state.version, data[STAMP_BYTES:])
+            if other is not None:
+                self._state = other
+                self._now_ms = max(self._now_ms, stamp_of(data))
+                return [EntryDead(index)]
         effects: list[Effect] = []
-        state = self._state
+        state = self._unshared()
         users = state.attached_count + state.detached_count
         command = decode_command(data)
         kept = False
         if isinstance(command, Malformed):
             effects.append(Rejected(command.reason))
-        elif not self._knows(command):
+        elif not knows(state.version, command):
             effects.append(Rejected("a command of a later machine version"))
         else:
             state.now_ms = max(state.now_ms, stamp_of(data))
@@ -390,26 +395,43 @@ class QueueMachine:
             effects.append(Unused())
         if not kept:
             effects.append(EntryDead(index))
+        if was_blank and isinstance(command, Configure):
+            self.share()
         return effects
 
-    def _knows(self, command: Command) -> bool:
-        """Return whether a machine of this version carries out such a command."""
-        version = self._state.version
-        if version >= PREFETCH_VERSION:
-            return True
-        if isinstance(command, SetPrefetch):
-            return False
-        if version >= ARCHIVE_VERSION:
-            return True
-        if isinstance(command, ArchiveCommand):
-            return False
-        if version >= LEASES_VERSION:
-            return True
-        if isinstance(command, LeaseCommand):
-            return False
-        if isinstance(command, Enqueue):
-            return command.named is None
-        return version > 1 or not isinstance(command, _LATER)
+    # Queues that have nothing
+
+    def share(self) -> None:
+        """Share the state with other queues, where this one has nothing, until its next command."""
+        state = self._state
+        if self._blank or state.held_count > 0 or state.sessions or state.ready.watched:
+            return
+        self._now_ms = state.now_ms
+        self._next_id = state.ready.next_id
+        self._arrivals = state.arrivals
+        if write_snapshot(self._own()) == write_snapshot(state):
+            self._state = shared(state.version, state.settings)
+            self._blank = True
+
+    def _own(self) -> QueueState:
+        """Return a new state with this queue's own numbers."""
+        state = blank(self._state.version, self._state.settings)
+        state.now_ms = self._now_ms
+        state.ready.next_id = self._next_id
+        state.arrivals = self._arrivals
+        state.tally = self._tally
+        return state
+
+    def _whole(self) -> QueueState:
+        """Return the state, not to be changed."""
+        return self._own() if self._blank else self._state
+
+    def _unshared(self) -> QueueState:
+        """Return the state as it is changed from now on."""
+        if self._blank:
+            self._state = self._own()
+            self._blank = False
+        return self._state
 
     def _carry_out(self, index: i64, data: bytes, command: Command, effects: list[Effect]) -> bool:
         """Do what a command says; return whether its entry is needed."""
