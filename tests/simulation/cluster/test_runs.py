@@ -79,7 +79,7 @@ def test_bugs_are_found() -> None:
 def test_bugs_of_nodes_with_several_processes_are_found() -> None:
     """Their profiles find them early, and are well without them."""
     found = {
-        "placement-ignores-nodes": (1, "has two replicas in one node"),
+        "placement-ignores-nodes": (0, "has two replicas in one node"),
         "moves-within-a-node-unchecked": (0, "has two replicas in one node"),
         "further-processes-vote": (0, "a further process votes on the catalog"),
         "drains-of-first-processes-alone": (0, "was drained, and"),
