@@ -82,6 +82,7 @@ SEGMENT_BYTES_MIN: Final = 4 << 10  # bytes; room for a header and a few records
 SEGMENT_BYTES_MAX: Final = (1 << 32) - 1  # bytes; an offset fits 32 bits of a packed location
 ENTRY_CACHE_BYTES_DEFAULT: Final = 64 << 20  # bytes over all groups; what readers usually want
 ENTRY_CACHE_OVERHEAD_BYTES: Final = 256  # bytes a cached entry costs besides its data
+DEAD_LOOKS_MAX: Final = 256  # cached entries of a group that falls silent up to which dead ones among them are looked for: some 0.1 ms
 READ_AHEAD_BYTES: Final = 4 << 20  # bytes the system is told of before they are read; some ms of a disk
 READ_AHEAD_GAP_BYTES_MAX: Final = 1 << 20  # bytes passed over by a read that still counts as the next
 READ_THREADS: Final = 4  # reads of segments under way beside the event loop; a disk does them together

@@ -301,3 +301,16 @@ def test_queues_that_have_nothing_share_their_states() -> None:
     rounds = [shared[at : at + 6] for at in range(0, len(shared), 6)]
     assert rounds[:3] == [[True, False, False, False, False, True]] * 3
     assert not any(rounds[3]), "an archive is something"
+
+
+def test_settings_that_a_version_does_not_know_are_not_shared() -> None:
+    settings = QueueSettings()
+    settings.publisher_retention_ms = 777
+    told = bytearray(leader_command.encode_configure(5, settings))
+    told[2] = 2  # the version, which knows nothing of it
+    odd, plain = QueueMachine(), QueueMachine()
+    odd.apply(1, command.stamp_command(5, bytes(told)))
+    none = leader_command.encode_configure(2, QueueSettings())
+    plain.apply(1, command.stamp_command(5, none))
+    assert odd.settings.publisher_retention_ms == 777
+    assert plain.settings.publisher_retention_ms == QueueSettings().publisher_retention_ms

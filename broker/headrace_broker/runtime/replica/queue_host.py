@@ -321,11 +321,11 @@ class QueueHost(HostEnd):
         The settings come first: no other command of this leadership is before them in the log.
         """
         self._look = self._recent.note(self.queue.group, self._look)
-        if self.lead is not None:
-            self.lead.end()
-        self.lead = None
+        lead, self.lead = self.lead, None
         self.leading, self.serving = serving, False
         self.machine.count_into(None)
+        if lead is not None:
+            lead.end()
         if self._filtering is not None:
             self._filtering.reset()
         self.arguments = NO_ARGUMENTS

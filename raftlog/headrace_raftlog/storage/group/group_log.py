@@ -10,7 +10,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from headrace_raftlog.model.entry import ENTRY_CONFIG, Entry, HardState
-from headrace_raftlog.model.limits import READ_CACHED_BYTES_MAX
+from headrace_raftlog.model.limits import DEAD_LOOKS_MAX, READ_CACHED_BYTES_MAX
 from headrace_raftlog.model.log import GroupLog
 from headrace_raftlog.model.membership import NOBODY, Membership
 from headrace_raftlog.storage.group.accounting import Ledger
@@ -263,12 +263,19 @@ class StoredGroup(GroupLog):
         return self.runs[self._run_of(index) + 2]
 
     def _run_of(self, index: i64) -> i64:
-        """Return where in `runs` that of an entry stands; there are few, mostly it is the last."""
+        """Return where in `runs` that of an entry stands: mostly it is the last."""
         runs = self.runs
-        at: i64 = len(runs) - 3
-        while runs[at] > index:
-            at -= 3
-        return at
+        low: i64 = 0
+        high: i64 = len(runs) // 3 - 1
+        if runs[3 * high] <= index:
+            low = high
+        while low < high:
+            middle = (low + high + 1) // 2
+            if runs[3 * middle] <= index:
+                low = middle
+            else:
+                high = middle - 1
+        return 3 * low
 
     def has(self, index: i64) -> bool:
         """Return whether the entry is in the log, or live before it."""
@@ -398,8 +405,13 @@ class StoredGroup(GroupLog):
             self.recent = {}  # one that was emptied keeps its table
 
     def forget_dead(self, everything: bool) -> None:
-        """Drop from memory what the application will not read again, which may be everything."""
+        """Drop from memory what the application will not read again, which may be everything.
+
+        Of more than DEAD_LOOKS_MAX entries those stay that it may read: they are not looked at.
+        """
         self._on_read = None
+        if len(self.recent) > DEAD_LOOKS_MAX and not everything:
+            return
         for index in list(self.recent):
             if self.has(index) and (everything or self.is_hinted(index)):
                 self.forget(index, index + 1)

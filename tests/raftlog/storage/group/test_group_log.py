@@ -8,6 +8,7 @@ import pytest
 
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.errors import CorruptLogError
+from headrace_raftlog.model.limits import DEAD_LOOKS_MAX
 from headrace_raftlog.storage.group.accounting import Ledger
 from headrace_raftlog.storage.group.group_log import StoredGroup
 from headrace_raftlog.storage.segment.segment import SegmentReader
@@ -95,6 +96,26 @@ def test_dead_entries_leave_memory_once_they_are_durable(group: StoredGroup, run
     assert sorted(group.recent) == [2, 3]
     group.forget_dead(True)
     assert sorted(group.recent) == [3]
+
+
+def test_many_entries_in_memory_are_not_looked_through(group: StoredGroup, run: Run) -> None:
+    entries = run(1, 1, *[b"x"] * (DEAD_LOOKS_MAX + 1))
+    group.append(entries)
+    for entry in entries:
+        group.hint_dead(entry.index)
+    group.settle(entries, (1 << 32) | 512)
+    group.forget_dead(False)
+    assert len(group.recent) == DEAD_LOOKS_MAX + 1
+    group.forget(1, 2)
+    group.forget_dead(False)
+    assert not group.recent
+
+
+def test_terms_of_many_runs_are_found(group: StoredGroup, run: Run) -> None:
+    for term in range(1, 10):
+        group.append(run(3 * term - 2, term, b"a", b"b", b"c"))
+    terms = [group.term_at(index) for index in range(1, 28)]
+    assert terms == [term for term in range(1, 10) for _ in range(3)]
 
 
 def test_damage_found_by_a_read_names_file_and_offset(

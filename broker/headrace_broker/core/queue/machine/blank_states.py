@@ -11,7 +11,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from headrace_broker.core.queue.command.leader_command import encode_configure
-from headrace_broker.core.queue.messages.settings import QueueSettings
+from headrace_broker.core.queue.messages.settings import QueueSettings, encode_settings
 from headrace_broker.core.queue.state.queue_state import QueueState
 from headrace_broker.model.limits import BLANK_STATES_MAX
 
@@ -24,6 +24,24 @@ def blank(version: i64, settings: QueueSettings) -> QueueState:
     state.version = version
     state.settings = settings
     return state
+
+
+def may_have_nothing(state: QueueState) -> bool:
+    """Return whether a look at the whole state may find that it has nothing; quickly.
+
+    It never has where its version does not know all its settings: others share by what it knows.
+    """
+    return not (
+        state.held_count > 0
+        or state.sessions
+        or state.ready.watched
+        or state.ready.purged
+        or state.seen.seen
+        or state.publishers.known
+        or state.archived.since_ms > 0
+        or state.leases.epochs > 0
+        or encode_settings(state.settings, state.version) != encode_settings(state.settings)
+    )
 
 
 def shared(version: i64, settings: QueueSettings) -> QueueState:

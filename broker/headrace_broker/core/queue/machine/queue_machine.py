@@ -16,6 +16,7 @@ from mypy_extensions import i64
 
 from headrace_broker.core.queue.command.archive_command import ArchiveCommand
 from headrace_broker.core.queue.command.command import (
+    CONFIGURE,
     NUMBER_MAX,
     STAMP_BYTES,
     Close,
@@ -29,13 +30,13 @@ from headrace_broker.core.queue.command.command import (
 from headrace_broker.core.queue.command.decoder import decode_command
 from headrace_broker.core.queue.command.leader_command import Acquire, Configure, Forget, Tick
 from headrace_broker.core.queue.command.lease_command import LeaseCommand
+from headrace_broker.core.queue.machine import blank_states
 from headrace_broker.core.queue.machine.archiving import (
     apply_archive_command,
     drop_rows,
     rows_due_ms,
 )
 from headrace_broker.core.queue.machine.arrival import enqueue
-from headrace_broker.core.queue.machine.blank_states import NEW_STATE, blank, configured, shared
 from headrace_broker.core.queue.machine.controlling import control
 from headrace_broker.core.queue.machine.lease_ending import end_due
 from headrace_broker.core.queue.machine.leasing import apply_command, look
@@ -88,7 +89,7 @@ class QueueMachine:
     """One queue."""
 
     def __init__(self) -> None:
-        self._state = NEW_STATE
+        self._state = blank_states.NEW_STATE
         # whether it has nothing and shares `_state` with others; its own are then these numbers
         self._blank = True
         self._now_ms: i64 = 0
@@ -362,8 +363,8 @@ class QueueMachine:
         nothing.
         """
         was_blank = self._blank
-        if was_blank:
-            other = configured(self._state.version, data[STAMP_BYTES:])
+        if was_blank and len(data) > STAMP_BYTES and data[STAMP_BYTES] == CONFIGURE:
+            other = blank_states.configured(self._state.version, data[STAMP_BYTES:])
             if other is not None:
                 self._state = other
                 self._now_ms = max(self._now_ms, stamp_of(data))
@@ -404,18 +405,18 @@ class QueueMachine:
     def share(self) -> None:
         """Share the state with other queues, where this one has nothing, until its next command."""
         state = self._state
-        if self._blank or state.held_count > 0 or state.sessions or state.ready.watched:
+        if self._blank or not blank_states.may_have_nothing(state):
             return
         self._now_ms = state.now_ms
         self._next_id = state.ready.next_id
         self._arrivals = state.arrivals
         if write_snapshot(self._own()) == write_snapshot(state):
-            self._state = shared(state.version, state.settings)
+            self._state = blank_states.shared(state.version, state.settings)
             self._blank = True
 
     def _own(self) -> QueueState:
         """Return a new state with this queue's own numbers."""
-        state = blank(self._state.version, self._state.settings)
+        state = blank_states.blank(self._state.version, self._state.settings)
         state.now_ms = self._now_ms
         state.ready.next_id = self._next_id
         state.arrivals = self._arrivals
