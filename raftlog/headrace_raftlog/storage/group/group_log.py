@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Callable
 from functools import partial
 from typing import Final, final
@@ -265,17 +266,10 @@ class StoredGroup(GroupLog):
     def _run_of(self, index: i64) -> i64:
         """Return where in `runs` that of an entry stands: mostly it is the last."""
         runs = self.runs
-        low: i64 = 0
-        high: i64 = len(runs) // 3 - 1
-        if runs[3 * high] <= index:
-            low = high
-        while low < high:
-            middle = (low + high + 1) // 2
-            if runs[3 * middle] <= index:
-                low = middle
-            else:
-                high = middle - 1
-        return 3 * low
+        last: i64 = len(runs) - 3
+        if runs[last] <= index:
+            return last
+        return 3 * bisect_right(range(last // 3), index, key=lambda run: runs[3 * run]) - 3
 
     def has(self, index: i64) -> bool:
         """Return whether the entry is in the log, or live before it."""
@@ -405,9 +399,9 @@ class StoredGroup(GroupLog):
             self.recent = {}  # one that was emptied keeps its table
 
     def forget_dead(self, everything: bool) -> None:
-        """Drop from memory what the application will not read again, which may be everything.
+        """Drop dead entries from memory, or all where the application reads none again.
 
-        Of more than DEAD_LOOKS_MAX entries those stay that it may read: they are not looked at.
+        More than DEAD_LOOKS_MAX entries are not looked through for dead ones.
         """
         self._on_read = None
         if len(self.recent) > DEAD_LOOKS_MAX and not everything:
