@@ -305,7 +305,7 @@ def broken(mutant):
         ("commit_of_old_terms_by_counting", "figure_8", 0, 120),
         ("other_groups_taken", "groups", 0, 40),
         ("other_members_taken", "membership", 0, 15),
-        ("messages_do_not_wake", "quiet", 0, 15),
+        ("messages_do_not_wake", "quiet", 40, 15),
         ("silence_before_all_is_replicated", "quiet", 0, 60),
         ("stickiness_removed", "links", 0, 120),
         ("silent_follower_stands", "links", 0, 40),
