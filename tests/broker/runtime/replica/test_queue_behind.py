@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 from tests.broker.runtime.conftest import Listener, StoppedClock, World
 
+from headrace_broker.core.queue.command.command import CONFIGURE, STAMP_BYTES
 from headrace_broker.flow.paced_confirms import LOOK_US, STALLED_US, STANDING_MIN
 from headrace_broker.model.message import Publish
-from headrace_broker.runtime.contract.port import ACCEPT, Attachment, PendingConfirm
+from headrace_broker.runtime.contract.port import ACCEPT, Attachment, PendingConfirm, QueueClient
 
 PREFETCH = 10
 STANDING = 200
@@ -27,10 +28,15 @@ class SteppingClock(StoppedClock):
 class Scene:
     """A consumer that settles all that it has at once, and a publisher that brings as much."""
 
-    def __init__(self, gateway: int, publishes: Callable[..., list[Publish]]) -> None:
+    def __init__(
+        self,
+        gateway: int,
+        publishes: Callable[..., list[Publish]],
+        confirms: Listener | None = None,
+    ) -> None:
         self.clock = SteppingClock()
         self.world = World({1: self.clock, 2: self.clock})
-        self.confirms, self.deliveries = Listener(), Listener()
+        self.confirms, self.deliveries = confirms or Listener(), Listener()
         self.publisher = self.world.open(gateway, self.confirms)
         self.consumer = self.world.open(gateway, self.deliveries)
         self.world.run(self.consumer.attach(1, Attachment("c", PREFETCH)))
@@ -91,6 +97,37 @@ def test_it_is_confirmed_once_by_the_leader_that_applied_it_or_the_next(gateway,
     scene.world.settle_down()
     assert scene.confirms.confirmed == [pending]
     assert [host.machine.ready_count for host in scene.world.hosts.values()] == [ready, ready]
+
+
+class Eager(Listener):
+    """A channel that publishes as soon as it gets a confirm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.next: list[Publish] = []
+
+    def on_confirmed(self, client: QueueClient, pending_confirms: list[PendingConfirm]) -> None:
+        super().on_confirmed(client, pending_confirms)
+        if self.next:
+            client.publish(self.next, None)
+            client.flush()
+
+
+def test_what_confirms_bring_is_not_before_the_settings_of_the_next_leadership(publishes):
+    eager = Eager()
+    scene = Scene(1, publishes, eager)
+    pending = scene.publish(BURST)
+    assert eager.confirmed == []
+    eager.next = publishes(b"y")
+    world = scene.world
+    before = len(world.log)
+    world.watcher.version = 2
+    world.hosts[1].leadership(1, 3, True)
+    assert eager.confirmed == [pending]
+    assert [entry.data[STAMP_BYTES] for entry in world.log[before:]] == [CONFIGURE]
+    scene.publisher.relocate(1)
+    world.settle_down()
+    assert world.hosts[1].machine.ready_count == STANDING + BURST + 1 - PREFETCH
 
 
 def test_it_is_confirmed_when_the_consumer_stops(publishes):
