@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -106,7 +106,8 @@ class QueueStatus(msgspec.Struct, frozen=True):
     leader: str  # name of the node that leads it, "" while there is none
     members: tuple[str, ...]  # names of the nodes that hold it
     counts: QueueCounts | None = None  # what is in it; None without a replica here
-    replicas: tuple[ReplicaStatus, ...] = ()  # members of its log; none if kept in memory
+    # members of its log, none if kept in memory; None where that is not known
+    replicas: tuple[ReplicaStatus, ...] | None = None
     snapshot_index: int = 0  # log position up to which this replica is a snapshot
     head_timestamp: int = -1  # the property `timestamp` of the oldest ready message, -1 without
     policy: str = ""  # name of the policy that counts for it, "" for none
@@ -116,7 +117,7 @@ class QueueStatus(msgspec.Struct, frozen=True):
     flow: QueueFlow | None = None  # flow control by its leader, None where nothing moves in it
 
 
-class QueueCounts(NamedTuple):
+class QueueCounts(msgspec.Struct, frozen=True, array_like=True):
     """Ready messages, unsettled messages and attached consumers of a queue."""
 
     ready: int

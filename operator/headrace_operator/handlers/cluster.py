@@ -26,7 +26,7 @@ from headrace_operator.plans.cluster_plan import next_step
 from headrace_operator.plans.observation import Cluster as Seen
 from headrace_operator.plans.step import Action, Step
 from headrace_operator.reconciler import NEVER, Key
-from headrace_operator.shard_count import shard_count, shards_problem
+from headrace_operator.shard_count import ports_fit, shard_count, shards_problem
 from headrace_operator.specs.cluster import NODES_MAX, BrokerClusterSpec, BrokerClusterStatus
 from headrace_operator.specs.kind import BROKER_CLUSTER, is_paused
 from headrace_operator.specs.status import DEGRADED, READY
@@ -204,6 +204,8 @@ class ClusterHandler:
         founders = status.founders or cluster.spec.replicas
         most = min(cluster.spec.replicas, NODES_MAX // cluster.shards)
         wanted = most if status.formed else founders
+        if not ports_fit(cluster.spec, cluster.shards):
+            wanted = cluster.replicas  # manifests are not applied: neither more nodes nor fewer
         now = self._operator.now()
         seen = seen_cluster(cluster, status, objects, answers, wanted, now)
         return View(cluster, objects, api, answers, seen)

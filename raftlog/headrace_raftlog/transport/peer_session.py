@@ -153,10 +153,15 @@ class PeerSession:
         return stream
 
     def move(self, address: str) -> None:
-        """Call the peer at another address from now on; an existing session continues."""
+        """Call the peer at another address from now on; an existing session continues.
+
+        A peer that calls knows better where it is, and is called there.
+        """
         self.address = self.link.address = address
         if not self.up:
             self.link.reset()
+            if self._incoming is not None:
+                self._follow(self._incoming.remote.address)
 
     def _follow(self, address: str) -> None:
         """Call the peer at its announced address, if it does not answer at the known one."""

@@ -179,8 +179,19 @@ class Watch:
                 del unanswered[body]  # its publisher has ended with its process
                 continue
             group = self._group_of(self._cluster.history.messages[body].queue)
-            if self._quorum(group, RESUME_S) and self._nemesis.healthy([node], RESUME_S):
+            leader = self._leader_of(group)
+            ends = {node, leader}  # it may be cut off from the leader alone
+            linked = set(self._nemesis.healthy([*ends], RESUME_S)) == ends
+            if leader and linked and self._quorum(group, RESUME_S):
                 raise SimulationError(f"{body[:24]!r} was accepted, and is not confirmed")
+
+    def _leader_of(self, group: int) -> int:
+        """Return the process that serves a group, 0 for none."""
+        for number, site in self._cluster.sites.items():
+            host = site.node.hosting.hosts.get(group)
+            if host is not None and host.serving:
+                return int(number)
+        return 0
 
     def _group_of(self, name: str) -> int:
         """Return the group of a queue; that of the catalog where no node knows the queue."""

@@ -8,7 +8,13 @@ from headrace_broker.flow.alarm import STAGE_ALARM
 from headrace_broker.model.definition import QUEUE_QUORUM, Policy, Queue
 from headrace_broker.model.flow_parameter import PARAMETERS
 from headrace_broker.model.shard import SHARD_IDS, node_name, shard_name
-from headrace_broker.model.status import NodeStatus, Overview, QueueStatus, ResourceStatus
+from headrace_broker.model.status import (
+    NodeStatus,
+    Overview,
+    QueueStatus,
+    ReplicaStatus,
+    ResourceStatus,
+)
 from headrace_broker.runtime.alarm.alarms import AlarmStatus
 from headrace_broker.runtime.cluster.node_directory import version_problem
 from headrace_broker.runtime.hosting.replica_report import replica_rows
@@ -218,7 +224,7 @@ class NodeStatusSource:
             leader=self._name(leader),
             members=tuple(self._name(member) for member in queue.members),
             counts=counts_of(host) if host is not None else None,
-            replicas=replica_rows(node.raft, node.names, queue.group) if queue.logged else (),
+            replicas=self._replicas(queue, host is not None),
             snapshot_index=snapshot_index,
             head_timestamp=self._heads.timestamp(host) if host else -1,
             policy=policy.name if policy is not None else "",
@@ -226,6 +232,11 @@ class NodeStatusSource:
             definition=merged(policy, operator_policy),
             delivery_limit=self._delivery_limit(queue, policy, operator_policy),
         )
+
+    def _replicas(self, queue: Queue, here: bool) -> tuple[ReplicaStatus, ...] | None:
+        if not queue.logged:
+            return ()
+        return replica_rows(self._node.raft, self._node.names, queue.group) if here else None
 
     def _delivery_limit(self, queue: Queue, policy: Policy | None, operator: Policy | None) -> int:
         """Return what the queue's machine is told, whether a replica is here or not."""

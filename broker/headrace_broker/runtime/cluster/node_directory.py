@@ -69,7 +69,7 @@ class NodeDirectory:
         # called with the id of each node that went, this one's among them
         self.removed: Callable[[int], None] = _ignore
         self.peers_up: Mapping[int, int] = {}  # by node id, 0 for those that are not heard
-        self._settled = False
+        self._settled = self._stopped = False
         self._addresses = {node.id: node.address for node in self._seeds.values()}
         self._called = dict(self._addresses)  # where they were called last
         self._elsewhere = False  # they are called where the configuration has them
@@ -132,6 +132,7 @@ class NodeDirectory:
 
     async def stop(self) -> None:
         """Stop changing peers."""
+        self._stopped = True
         self._end_turns()
         if self._task is not None:
             self._task.cancel()
@@ -151,6 +152,8 @@ class NodeDirectory:
             self.removed(node)
 
     def _turn_later(self) -> None:
+        if self._stopped:
+            return
         self._turn = asyncio.get_running_loop().call_later(self._elsewhere_s, self._turn_round)
         self._elsewhere_s = min(2 * self._elsewhere_s, ELSEWHERE_SECONDS_MAX)
 
@@ -169,7 +172,7 @@ class NodeDirectory:
         if self._settled:
             return self._addresses[node]
         if self.peers_up.get(node):
-            return self._called[node]
+            return self._called.get(node, self._addresses[node])
         return (self._elsewhere and self._configured(node)) or self._addresses[node]
 
     def _configured(self, node: int) -> str:
@@ -309,7 +312,9 @@ class Admission:
                 self._adopt(node)
                 return f"{who} was not known here, and is from now on: it may call again"
             return f"{who} is not known here, and this node does not belong to the cluster yet"
-        if formed:
+        # A further process may have been accepted by a node that did not know yet, after its start,
+        # that the one before it was forgotten. It has nothing, and nobody to empty its directory.
+        if formed and not is_further(node):
             return (
                 f"{who} takes itself for a member of the cluster, but is not in its "
                 "catalog. To have it join as a new member, move its data directory away and "

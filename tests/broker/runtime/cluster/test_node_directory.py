@@ -305,6 +305,18 @@ def test_stranger_may_have_to_wait_or_to_go(
     assert gate.admitted == []
 
 
+def test_further_process_that_was_accepted_too_early_is_admitted_with_its_data() -> None:
+    shard = Node(68, "n4:1", "h:168")
+
+    async def scenario() -> None:
+        gate = Gate()
+        assert "is being admitted" in gate.ask(shard, formed=True)
+        await settle()
+        assert gate.admitted == [shard]
+
+    asyncio.run(scenario())
+
+
 def test_node_that_knows_no_catalog_takes_a_member_at_its_word() -> None:
     gate = Gate(ready=False)
     assert "is from now on" in gate.ask(formed=True)
