@@ -337,3 +337,14 @@ def test_peer_that_comes_back_on_another_disk_is_a_warning(
     [told] = [r for r in caplog.records if "another disk" in r.message]
     assert told.levelname == "WARNING"
     assert told.message.startswith(f"node 2 came back on another disk (beef, it was {two.disk:x})")
+
+
+def test_peer_that_calls_is_called_where_it_says_it_is(
+    session: PeerSession, two: StreamIdentity
+) -> None:
+    session.move("configured:1")
+    assert session.link.address == "configured:1"
+    session.accept(replace(two, address="announced:1"))
+    assert session.link.address == "announced:1"
+    session.move("elsewhere:1")
+    assert (session.address, session.link.address) == ("elsewhere:1", "announced:1")
