@@ -58,6 +58,16 @@ def settled(generation: int) -> Callable[[Store], Object | None]:
     return holds
 
 
+def looked_at(generation: int) -> Callable[[Store], Object | None]:
+    """Return what tells whether the operator has seen a cluster's change."""
+
+    def holds(store: Store) -> Object | None:
+        found = store.objects[NAME]
+        return found if found["status"].get("observedGeneration") == generation else None
+
+    return holds
+
+
 def test_a_cluster_is_made_rolled_scaled_and_deleted(run_operator: Any) -> None:
     server, broker, machines, run = run_operator
     server.create(CLUSTERS, "mill", cluster(broker))
@@ -135,8 +145,13 @@ def test_ports_that_shards_cannot_have_are_told_and_not_applied(run_operator: An
         assert row["message"] == "listeners: a port of one of 2 shards is taken, or above 65535"
         restarts = machines.restarts
         assert server.get("apps/v1/statefulsets", "mill")["spec"] == before
-        server.merge(CLUSTERS, "mill", {"spec": {"listeners": {"amqp": 5672}}})
-        server.wait("a fourth node", settled(3))
+        calls = list(broker.calls)
+        server.merge(CLUSTERS, "mill", {"spec": {"replicas": 2}})
+        server.wait("the refusal of fewer nodes", looked_at(3))
+        assert broker.calls == calls, "no node leaves whose pod could not go"
+        assert not server.get(CLUSTERS, "mill")["status"].get("step")
+        server.merge(CLUSTERS, "mill", {"spec": {"listeners": {"amqp": 5672}, "replicas": 4}})
+        server.wait("a fourth node", settled(4))
         assert machines.restarts == restarts + 1
         assert server.names("v1/pods") == ["mill-0", "mill-1", "mill-2", "mill-3"]
 
