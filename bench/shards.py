@@ -1,6 +1,6 @@
 """Messages a second of three nodes by their number of shards, with and without processor quotas.
 
-python bench/shards.py [--shards 1,2,4] [--quota 0.1] [--rounds 3] [--seconds 8] [--write]
+python bench/shards.py [--shards 2,4] [--quota 0.1] [--rounds 3] [--seconds 8] [--write]
 
 With a quota each process may use so much of a processor, by a control group of its own with a
 period of 10 ms, which needs root and a kernel with the controller `cpu` of version 1 or 2. The sum
@@ -190,7 +190,7 @@ def main() -> int:
     cases = [
         Case(quota, *each)
         for quota in dict.fromkeys((options.quota, 0.0))
-        for shards in map(int, f"1,{options.shards}".split(","))
+        for shards in dict.fromkeys(map(int, f"1,{options.shards}".split(",")))
         for each in dict.fromkeys(((shards, 1), (1, shards)))
     ]
     found: dict[Case, list[Sample]] = {case: [] for case in cases}

@@ -130,88 +130,69 @@ def test_read_of_a_group_that_goes_ends(cluster: MakeCluster) -> None:
     run(body())
 
 
-class Answering:
-    """A host whose leader answers every read at once, with index 7."""
+class Asked:
+    """A host that leaves the questions to its leader to `answer`, and a group on it."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        answer: Callable[[list[int]], tuple[list[tuple[int, int]], list[int]]],
+        applied: int = 7,
+        retry_s: float = 60.0,
+    ) -> None:
         self.contexts: list[int] = []
+        self.core = SimpleNamespace(applied_index=applied)
+        self.hosted: Any = SimpleNamespace(group=5, removed=False, reads=None, core=self.core)
+        self._answer = answer  # returns answers and lost questions once one more was asked
+        host: Any = self
+        self._barriers = ReadBarriers(host, lambda: 3, 0.01, retry_s)
 
     def read_index(self, hosted: Any, context: int) -> bool:
         self.contexts.append(context)
-        asyncio.get_running_loop().call_soon(hosted.reads.answered, [(context, 7)], [])
+        later = asyncio.get_running_loop().call_soon
+        later(hosted.reads.answered, *self._answer(self.contexts))
         return True
+
+    async def wait(self) -> None:
+        await self._barriers.wait(self.hosted, 60.0)
 
 
 def test_read_waits_until_its_index_is_applied_here() -> None:
     async def body() -> None:
-        host: Any = Answering()
-        core = SimpleNamespace(applied_index=5)
-        hosted: Any = SimpleNamespace(group=5, removed=False, reads=None, core=core)
-        barriers = ReadBarriers(host, lambda: 3, 0.01, 10.0)
-        reading = asyncio.create_task(barriers.wait(hosted, 60.0))
+        host = Asked(lambda contexts: ([(contexts[-1], 7)], []), applied=5)
+        reading = asyncio.create_task(host.wait())
         for _ in range(10):
             await asyncio.sleep(0)
-        assert hosted.reads._answered
-        hosted.reads.applied(6)
+        reads = host.hosted.reads
+        assert reads._answered
+        reads.applied(6)
         await asyncio.sleep(0)
         assert not reading.done()
-        hosted.reads.applied(7)
+        reads.applied(7)
         await reading
-        core.applied_index = 7
-        await barriers.wait(hosted, 60.0)
+        host.core.applied_index = 7
+        await host.wait()
         assert host.contexts == [(3 << BOOT_SHIFT) + 1, (3 << BOOT_SHIFT) + 2]
 
     run(body())
 
 
-class Slow:
-    """A host whose leader answers the first of its questions when it has got `after` of them."""
-
-    def __init__(self, after: int) -> None:
-        self.contexts: list[int] = []
-        self._after = after
-
-    def read_index(self, hosted: Any, context: int) -> bool:
-        self.contexts.append(context)
-        if len(self.contexts) == self._after:
-            hosted.reads.answered([(self.contexts[0], 7)], [])
-        return True
-
-
 def test_answer_slower_than_the_next_question_counts() -> None:
     async def body() -> None:
-        host: Any = Slow(after=3)
-        core = SimpleNamespace(applied_index=7)
-        hosted: Any = SimpleNamespace(group=5, removed=False, reads=None, core=core)
-        barriers = ReadBarriers(host, lambda: 3, 0.01, 0.02)
-        await barriers.wait(hosted, 60.0)
+        host = Asked(lambda asked: ([(asked[0], 7)] if len(asked) == 3 else [], []), retry_s=0.02)
+        await host.wait()
         assert len(host.contexts) == 3
-        assert hosted.reads._asked == {}, "nobody waits for the others"
+        assert host.hosted.reads._asked == {}, "nobody waits for the others"
 
     run(body())
 
 
-class Losing:
-    """A host that loses questions until it has got three; the third is answered."""
-
-    def __init__(self) -> None:
-        self.contexts: list[int] = []
-
-    def read_index(self, hosted: Any, context: int) -> bool:
-        self.contexts.append(context)
-        lost = len(self.contexts) < 3
-        answers: list[tuple[int, int]] = [] if lost else [(context, 7)]
-        later = asyncio.get_running_loop().call_soon
-        later(hosted.reads.answered, answers, [context] if lost else [])
-        return True
-
-
 def test_lost_questions_are_asked_again() -> None:
+    def answer(asked: list[int]) -> tuple[list[tuple[int, int]], list[int]]:
+        return ([], asked[-1:]) if len(asked) < 3 else ([(asked[-1], 7)], [])
+
     async def body() -> None:
-        host: Any = Losing()
-        core = SimpleNamespace(applied_index=7)
-        hosted: Any = SimpleNamespace(group=5, removed=False, reads=None, core=core)
-        await ReadBarriers(host, lambda: 3, 0.01, 60.0).wait(hosted, 60.0)
+        host = Asked(answer)
+        await host.wait()
         assert len(host.contexts) == 3
 
     run(body())

@@ -312,8 +312,8 @@ class Admission:
                 self._adopt(node)
                 return f"{who} was not known here, and is from now on: it may call again"
             return f"{who} is not known here, and this node does not belong to the cluster yet"
-        # A further process may have been accepted by a node that did not know yet, after its start,
-        # that the one before it was forgotten. It has nothing, and nobody to empty its directory.
+        # A node that has just started may not know yet that a further process was forgotten, and
+        # have accepted the one that came after it. Nobody would empty the directory of that one.
         if formed and not is_further(node):
             return (
                 f"{who} takes itself for a member of the cluster, but is not in its "

@@ -87,6 +87,6 @@ async def exhaust(call):
 
 
 async def until(condition):
-    """Let the loop turn until something is so."""
+    """Wait until a condition holds, one turn of the loop after the other."""
     while not condition():  # noqa: ASYNC110  (the server is in this loop)
         await asyncio.sleep(0)

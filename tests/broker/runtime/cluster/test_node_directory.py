@@ -156,7 +156,7 @@ def test_a_node_is_called_where_it_was_before_it_is_called_elsewhere() -> None:
 
 
 async def until(check: Callable[[], bool]) -> None:
-    """Let the loop turn until something is so."""
+    """Wait until a check passes, for 10,000 turns of the loop at most."""
     for _ in range(10_000):
         if check():
             return
