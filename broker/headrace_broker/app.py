@@ -41,11 +41,10 @@ from headrace_broker.runtime.alarm.alarm_watch import AlarmWatch
 from headrace_broker.runtime.alarm.garbage import Garbage
 from headrace_broker.runtime.cluster.catalog_log import CatalogLog
 from headrace_broker.runtime.explain.flow_watch import FlowWatch
-from headrace_broker.runtime.metrics.requests import GrpcMeter
 from headrace_broker.runtime.node.broker import NodeBroker
 from headrace_broker.runtime.node.node import BrokerNode
 from headrace_broker.runtime.security.join_secret import join_secret_file
-from headrace_broker.runtime.security.tls import Renewable, ServerTls, renew_forever
+from headrace_broker.runtime.security.tls import ServerTls, renew_forever
 from headrace_broker.runtime.tracing.start import trace
 
 if TYPE_CHECKING:
@@ -54,7 +53,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("headrace.node")
 
 
-async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> None:
+async def serve(
+    config: Config, stop: asyncio.Event, hang_up: asyncio.Event, serving: asyncio.Event
+) -> None:
     """Run a node until `stop` is set.
 
     HTTP and gRPC answer from the beginning, so that one can ask why a node is not ready; AMQP
@@ -64,6 +65,7 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
         config: what the node is told.
         stop: set to stop it.
         hang_up: set to have certificates read anew.
+        serving: is set once clients are let in.
 
     Raises:
         ConfigError: a file that the configuration names does not hold what it should.
@@ -99,12 +101,10 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
                 await management.start(*split_address(address), security)
                 _opened(config, "HTTP" if security is None else "HTTPS", address)
         await _serve_metrics(node, status, administration, stack, hosts)
-        files = (tls, cluster_tls, join_secret)
-        renewed: list[Renewable] = [each for each in files if each is not None]
-        renewing = asyncio.create_task(renew_forever(hang_up, *renewed), name="certificates")
+        renewal = renew_forever(hang_up, tls, cluster_tls, join_secret)
+        renewing = asyncio.create_task(renewal, name="certificates")
         stack.push_async_callback(_cancel, renewing)
-        meter = administration.metrics.grpc
-        calls = await _serve_calls(node, LookupService(administration, status), tls, stack, meter)
+        calls = await _serve_calls(node, administration, status, tls, stack)
         if await _unless_stopped(node.join(), stop):
             garbage.caught_up()
             _caught_up(config, node.broker.boot)
@@ -114,6 +114,7 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
                 await listeners.open()
             node.maintenance.opened(listeners)
             status.accepting = True
+            serving.set()
             await stop.wait()
             status.accepting = False
             if not failures:
@@ -182,10 +183,10 @@ async def _serve_metrics(
 
 async def _serve_calls(
     node: BrokerNode,
-    lookup: LookupService,
+    administration: NodeAdministration,
+    status: NodeStatusSource,
     tls: ServerTls | None,
     stack: contextlib.AsyncExitStack,
-    meter: GrpcMeter,
 ) -> GrpcServer | None:
     """Open the listeners for gRPC, if there are to be any, and have them closed with the stack."""
     config, broker = node.config, node.broker
@@ -193,8 +194,8 @@ async def _serve_calls(
     listeners = [(address, security) for address, security in found if address]
     if not listeners:
         return None
-    status = lookup.status
-    admission = Admission(broker, status.closed_reason, tls, meter)
+    lookup = LookupService(administration, status)
+    admission = Admission(broker, status.closed_reason, tls, administration.metrics.grpc)
     services: list[Service] = [
         MessagingService(broker, admission, config.listeners.grpc),
         TopologyService(lookup, admission),

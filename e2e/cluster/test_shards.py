@@ -190,17 +190,17 @@ def test_one_address_leads_to_all_processes_of_a_node(sharded: Cluster) -> None:
 
 def test_a_node_is_one_row_wherever_nodes_are_listed(sharded: Cluster) -> None:
     api = sharded.node("n1").api
-    stopped = pids(sharded, "n2")[1]
-    os.kill(stopped, signal.SIGSTOP)
-    try:
+    hanging = pids(sharded, "n2")[1]
+    with sharded.stopped("n2"):  # the one that watches it
+        os.kill(hanging, signal.SIGSTOP)
         wait_for("its absence", lambda: states(sharded)[1] == [True, False])
         told = run_command(sharded, (RABBITMQCTL, "cluster_status"), "n1", 0)
         assert "Running nodes: n1, n2, n3\n" in told
         assert "Nodes that are down: none\nShards that are down: n2:1\n" in told
         refused = sharded.node("n2").api.request("PUT", "/api/log-level", {"level": "info"})
         assert refused.body["reason"] == "the level is set, but not of n2:1: no answer"
-    finally:
-        os.kill(stopped, signal.SIGCONT)
+    wait_for("another in its place", lambda: pids(sharded, "n2").get(1, hanging) != hanging)
+    assert "process n2:1 hangs: " in sharded.node("n2").log_file.read_text()
     wait_for("all processes", lambda: states(sharded) == [[True, True]] * 3)
     overview = api.request("GET", "/api/overview").body
     assert [node["name"] for node in overview["nodes"]] == ["n1", "n2", "n3"]

@@ -9,6 +9,8 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 
 import click
@@ -27,6 +29,8 @@ from headrace_raftlog.model.errors import (
     LogLockedError,
     RaftLogError,
 )
+
+Beat = Callable[[asyncio.Event], Coroutine[None, None, None]]
 
 logger = logging.getLogger("headrace.node")
 
@@ -48,8 +52,14 @@ logger = logging.getLogger("headrace.node")
 @click.option("--shard", type=int, hidden=True, help="Be this process of a node that has several.")
 @click.option("--shards", "count", type=int, hidden=True, help="So many has it.")
 @click.option("--supervisor", type=int, default=0, hidden=True, help="Pid of who started it.")
+@click.option("--heartbeats", type=int, hidden=True, help="File descriptor for its heartbeats.")
 def serve(
-    path: Path | None, log_level: str, shard: int | None, count: int | None, supervisor: int
+    path: Path | None,
+    log_level: str,
+    shard: int | None,
+    count: int | None,
+    supervisor: int,
+    heartbeats: int | None,
 ) -> None:
     """Run one node. SIGTERM and SIGINT stop it cleanly; SIGHUP has certificates read anew."""
     record_requests()
@@ -72,8 +82,9 @@ def serve(
         return
     if not build_info.compiled():
         logger.warning("the hot path is not compiled: this node is several times slower")
+    beat = None if heartbeats is None else partial(shards.beat, heartbeats, shard or 0)
     try:
-        while _run(config):
+        while _run(config, beat):
             pass
     except ConfigError as error:
         raise _refused(error, shard) from None
@@ -112,11 +123,11 @@ def _supervise(config: Config, path: Path | None, log_level: str, count: int) ->
     log_event(logger, NODE_STOPPED, node=config.node.name)
 
 
-def _run(config: Config) -> bool:
+def _run(config: Config, beat: Beat | None) -> bool:
     """Run the node; return whether it is to start again: its data are set aside, or damaged."""
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(config))
+            runner.run(_serve(config, beat))
     except ForgottenError:
         logger.warning("node %s restarts without its former data (set aside)", config.node.name)
         return True
@@ -126,7 +137,7 @@ def _run(config: Config) -> bool:
     return False
 
 
-async def _serve(config: Config) -> None:
+async def _serve(config: Config, beat: Beat | None) -> None:
     from headrace_broker import app  # brings grpc and all the rest, which `version` does without
 
     gc.collect()
@@ -137,5 +148,9 @@ async def _serve(config: Config) -> None:
         loop.add_signal_handler(number, stop.set)
     hang_up = asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, hang_up.set)
-    await app.serve(config, stop, hang_up)
+    serving = asyncio.Event()
+    beating = None if beat is None else loop.create_task(beat(serving), name="heartbeats")
+    await app.serve(config, stop, hang_up, serving)
+    if beating is not None:
+        beating.cancel()
     log_event(logger, NODE_STOPPED, node=config.node.name)

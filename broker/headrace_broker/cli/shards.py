@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import errno
 import logging
+import mmap
 import os
 import signal
 import socket
@@ -15,7 +16,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from headrace_broker.logs.log_event import SHARD_ENDED, log_event
+from headrace_broker.logs.log_event import SHARD_ENDED, SHARD_HANGS, log_event
 from headrace_broker.model.shard import shard_name
 
 # Exit status of a process whose configuration is refused, or whose data or address another one
@@ -26,6 +27,8 @@ RESTART_S_MIN: Final = 1.0  # before a process that ended is started again; twic
 RESTART_S_MAX: Final = (
     30.0  # the longest pause; a process that ran for longer begins with the least
 )
+HEARTBEAT_S: Final = 1.0  # between two heartbeats of a process that serves
+SILENCE_S_MAX: Final = 30.0  # without one, after which the process is killed
 STOP_S_MAX: Final = 60.0  # after which a process that hangs is killed; ordinary ones need a third
 ADDRESS_S_MAX: Final = 5.0  # for an address to be free, as after a kill of a node
 ADDRESS_LOOK_S: Final = 0.1  # between two looks
@@ -39,6 +42,29 @@ def end_with(supervisor: int) -> None:
     ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != supervisor:  # it ended before
         sys.exit(1)
+
+
+def _heartbeats(file: int) -> memoryview:
+    """Map the processes' heartbeats: a counter for each, 0 while it does not serve."""
+    return memoryview(mmap.mmap(file, 0)).cast("Q")
+
+
+async def beat(file: int, shard: int, serving: asyncio.Event) -> None:
+    """Count a process's heartbeats from the time on that it serves, until cancelled.
+
+    Args:
+        file: descriptor that the supervisor handed on.
+        shard: number of the process.
+        serving: set when it serves; what comes before may take the event loop as long as it needs.
+    """
+    await serving.wait()
+    counts = _heartbeats(file)
+    try:
+        while True:
+            counts[shard] += 1
+            await asyncio.sleep(HEARTBEAT_S)
+    finally:
+        counts[shard] = 0
 
 
 def check_unshared(host: str, port: int) -> None:
@@ -75,14 +101,18 @@ class ShardSupervisor:
 
     Args:
         node: name of the node.
-        command: starts a process; `--supervisor PID --shards COUNT --shard NUMBER` is added.
+        command: starts a process; `--supervisor PID --heartbeats FILE --shards COUNT --shard
+            NUMBER` is added.
         count: number of processes.
     """
 
     def __init__(self, node: str, command: Sequence[str], count: int) -> None:
         self._node = node
-        place = ("--supervisor", str(os.getpid()), "--shards", str(count), "--shard")
-        self._command = (*command, *place)
+        self._file = os.memfd_create("heartbeats")
+        os.truncate(self._file, count * 8)
+        self._heartbeats = _heartbeats(self._file)
+        watched = ("--supervisor", str(os.getpid()), "--heartbeats", str(self._file))
+        self._command = (*command, *watched, "--shards", str(count), "--shard")
         self._count = count
         self._stop = asyncio.Event()
         self._refused = False
@@ -92,7 +122,8 @@ class ShardSupervisor:
         """Keep all of them running until SIGTERM or SIGINT.
 
         SIGHUP is passed on. A process that ends by itself is started again, alone; but one that
-        ends as REFUSED at its first start ends them all.
+        ends as REFUSED at its first start ends them all. One that serves and gives no heartbeat
+        for SILENCE_S_MAX is killed, for its listeners still get connections.
 
         Returns:
             The exit status, when the last has ended.
@@ -145,7 +176,7 @@ class ShardSupervisor:
         """
         try:
             process = await asyncio.create_subprocess_exec(
-                *self._command, str(shard), stdin=asyncio.subprocess.DEVNULL
+                *self._command, str(shard), stdin=asyncio.subprocess.DEVNULL, pass_fds=(self._file,)
             )
         except OSError as error:
             logger.error("process %s cannot be started: %s", shard_name(self._node, shard), error)
@@ -153,6 +184,26 @@ class ShardSupervisor:
         self._running[shard] = process
         if self._stop.is_set():
             self._send(signal.SIGTERM)
+        watching = asyncio.create_task(self._watch(shard, process), name=f"watch shard {shard}")
         status = await process.wait()
+        watching.cancel()
+        self._heartbeats[shard] = 0
         del self._running[shard]
         return status
+
+    async def _watch(self, shard: int, process: asyncio.subprocess.Process) -> None:
+        """Kill the process of a shard once it is silent for SILENCE_S_MAX.
+
+        Looks are counted, not time: silence does not count while this process does not run either,
+        as on a host that sleeps.
+        """
+        silence = 0.0
+        heard = 0
+        while silence < SILENCE_S_MAX:
+            await asyncio.sleep(HEARTBEAT_S)
+            count = self._heartbeats[shard]
+            silence = silence + HEARTBEAT_S if count == heard and count else 0.0
+            heard = count
+        log_event(logger, SHARD_HANGS, node=shard_name(self._node, shard), silence_s=silence)
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()

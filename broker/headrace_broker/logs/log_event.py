@@ -155,6 +155,12 @@ SHARD_ENDED: Final = Event(
     "%(pause_s).0f s",
     ("node", "status", "pause_s"),
 )
+SHARD_HANGS: Final = Event(
+    "shard_hangs",
+    ERROR,
+    "process %(node)s hangs: its event loop has not run for %(silence_s).0f s; it is killed",
+    ("node", "silence_s"),
+)
 NODE_STOPPED: Final = Event("node_stopped", INFO, "node %(node)s stopped", ("node",))
 QUEUE_DECLARED: Final = Event(
     "queue_declared",

@@ -34,13 +34,34 @@ while True:
     signal.pause()
 """
 
+# Writes its pid; the second process says that it serves, and hangs at SIGUSR1.
+HANGING = """
+import asyncio, os, pathlib, signal, sys, time
+from headrace_broker.cli import shards
+async def main():
+    loop = asyncio.get_running_loop()
+    stop, serving = asyncio.Event(), asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    loop.add_signal_handler(signal.SIGUSR1, time.sleep, 3600)
+    file = int(sys.argv[sys.argv.index("--heartbeats") + 1])
+    shards.HEARTBEAT_S = 0.01
+    beating = asyncio.create_task(shards.beat(file, int(sys.argv[-1]), serving))
+    if sys.argv[-1] == "1":
+        serving.set()
+        await asyncio.sleep(0.1)
+    with pathlib.Path(sys.argv[1], sys.argv[-1]).open("a") as lines:
+        lines.write(f"{os.getpid()}\\n")
+    await stop.wait()
+asyncio.run(main())
+"""
+
 
 class World:
     """A supervisor of two programs that write into a directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, program: str = PROGRAM) -> None:
         self.directory = directory
-        command = [sys.executable, "-c", PROGRAM, str(directory)]
+        command = [sys.executable, "-c", program, str(directory)]
         self.supervisor = ShardSupervisor("n1", command, 2)
 
     def lines(self, shard: int) -> list[str]:
@@ -108,6 +129,29 @@ def test_a_process_that_hangs_is_killed_in_the_end(
         assert world.lines(0)[1:] == ["SIGTERM"]
 
     asyncio.run(body())
+
+
+def test_a_process_that_hangs_while_it_serves_is_killed_and_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(shards, "HEARTBEAT_S", 0.1)
+    monkeypatch.setattr(shards, "SILENCE_S_MAX", 3.0)
+    monkeypatch.setattr(shards, "RESTART_S_MIN", 0.01)
+
+    async def body() -> None:
+        world = World(tmp_path, HANGING)
+        running = asyncio.create_task(world.supervisor.run())
+        await world.until(lambda: all(world.lines(shard) for shard in range(2)))
+        hanging = int(world.lines(1)[0])
+        os.kill(hanging, signal.SIGUSR1)
+        await world.until(partial(world.has_more, 1, 1))
+        assert len(world.lines(0)) == 1, "it never served: it may take its time"
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await running == 0
+
+    asyncio.run(body())
+    assert caplog.messages[0].startswith("process n1:1 hangs: ")
+    assert caplog.messages[1].startswith("process n1:1 ended by itself with status -9; ")
 
 
 def test_an_address_at_which_others_accept_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

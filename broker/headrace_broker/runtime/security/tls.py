@@ -92,8 +92,9 @@ class Renewable(Protocol):
         """Read the files again; raises ConfigError and leaves everything as it was."""
 
 
-async def renew_forever(hang_up: asyncio.Event, *found: Renewable) -> None:
+async def renew_forever(hang_up: asyncio.Event, *files: Renewable | None) -> None:
     """Renew what has changed now and then, and all at each hang-up (cleared here), for ever."""
+    found = [each for each in files if each is not None]
     while True:
         asked = True
         try:
