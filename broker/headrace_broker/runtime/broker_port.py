@@ -8,7 +8,7 @@ nor raise for what a peer did.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mypy_extensions import i64, mypyc_attr
 
@@ -20,27 +20,19 @@ from headrace_broker.flow.effort import EffortTurns
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.intake import Intake
 from headrace_broker.model.client_limits import ClientLimits
-from headrace_broker.model.definition import Binding, Exchange, Queue
-from headrace_broker.model.message import Publish
+from headrace_broker.model.definition import Exchange, Queue
 from headrace_broker.runtime.contract.connection_info import ConnectionInfo
 from headrace_broker.runtime.contract.port import QueueClient, QueueListener
 from headrace_broker.runtime.intake.loop_watch import LoopWatch
 
 if TYPE_CHECKING:
     from headrace_broker.runtime.clients.client_counts import ClientCounts
+    from headrace_broker.runtime.clients.replies import Replies
+    from headrace_broker.runtime.cluster.topology import Topology
     from headrace_broker.runtime.intake.quotas import Quotas
     from headrace_broker.runtime.lease.leasing import LeaseClient
-    from headrace_broker.runtime.routing.router import Route
+    from headrace_broker.runtime.routing.router import Router
     from headrace_broker.runtime.security.authenticator import Verdict
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class ReplyListener:
-    """Receiver of direct replies."""
-
-    @abstractmethod
-    def on_reply(self, publish: Publish) -> None:
-        """Take a message, or drop it where there is no room; nothing may block."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -63,6 +55,9 @@ class Broker:
     republish_account: Account  # owes for what its administrators have moved
     blocked: BlockedState  # whether an alarm blocks publishers
     leases: LeaseClient  # asks queues for groups that lease their messages
+    router: Router  # where messages go
+    replies: Replies  # direct replies
+    topology: Topology  # changes queues, exchanges and bindings
 
     @abstractmethod
     def clock_us(self) -> i64:
@@ -93,40 +88,12 @@ class Broker:
         """Return whether the catalog has this vhost."""
 
     @abstractmethod
-    def route(self, vhost: str, raw_route: bytes) -> Route:
-        """Return where messages with this exchange and routing key (`Publish.route`) go; cached."""
-
-    @abstractmethod
-    def route_message(self, vhost: str, raw_route: bytes, properties: bytes) -> Route:
-        """Return where one message goes: for routes with `needs_message`, and for CC and BCC.
-
-        Raises DistributionError: CC or BCC is of a wrong type; AmqpError: SYNTAX_ERROR, headers
-        that matter hold a value that cannot be decoded.
-        """
-
-    @abstractmethod
     def allows_immediate(self, vhost: str, queues: tuple[Queue, ...]) -> bool:
         """Return whether policies let the flag `immediate` be used towards these queues."""
 
     @abstractmethod
     def user_tags(self, user: str) -> tuple[str, ...]:
         """Return a user's tags, none for one who is not there any more."""
-
-    @abstractmethod
-    def open_replies(self, listener: ReplyListener) -> str:
-        """Give a listener a name under which direct replies reach it, from all nodes."""
-
-    @abstractmethod
-    def close_replies(self, name: str) -> None:
-        """Forget a listener by the name it was given."""
-
-    @abstractmethod
-    def reply(self, name: str, publish: Publish) -> bool:
-        """Send a direct reply to whom a name belongs; False when it is known not to arrive."""
-
-    @abstractmethod
-    async def replies_open(self, name: str) -> bool:
-        """Return whether somebody listens under a name; False where that is not known."""
 
     @abstractmethod
     def queue(self, vhost: str, name: str) -> Queue | None:
@@ -140,7 +107,7 @@ class Broker:
     async def catch_up(self) -> None:
         """Wait until this node's view of the catalog holds all that was decided before this call.
 
-        For what `queue`, `exchange` and `route` did not find: another node may have declared it.
+        For what `queue`, `exchange` and `router` did not find: another node may have declared it.
 
         Raises AmqpError: INTERNAL_ERROR, the catalog has no quorum: what it holds is not known.
         """
@@ -150,59 +117,8 @@ class Broker:
         """Start a session with a queue; the account owes for what is published."""
 
     @abstractmethod
-    async def declare_queue(
-        self,
-        vhost: str,
-        name: str,
-        durable: bool,
-        exclusive: bool,
-        auto_delete: bool,
-        arguments: dict[str, Any],
-        owner: str,
-    ) -> Queue:
-        """Create a queue, or return the one that is there when it is equivalent.
-
-        A queue that is `exclusive` belongs to `owner`, the id of the asking connection.
-
-        Raises AmqpError: PRECONDITION_FAILED (inequivalent or invalid argument), RESOURCE_LOCKED
-        (another connection's exclusive queue). Nothing changed.
-        """
-
-    @abstractmethod
     async def queue_counts(self, queue: Queue) -> tuple[int, int]:
         """Return a queue's ready messages and consumers."""
-
-    @abstractmethod
-    async def delete_queue(self, queue: Queue, if_unused: bool, if_empty: bool) -> int:
-        """Delete a queue and return how many ready messages it held.
-
-        Raises AmqpError: PRECONDITION_FAILED "in use" or "not empty". Nothing changed.
-        """
-
-    @abstractmethod
-    async def declare_exchange(self, exchange: Exchange) -> None:
-        """Create an exchange unless an equivalent one exists.
-
-        Raises AmqpError: PRECONDITION_FAILED when the existing one differs. Nothing changed.
-        """
-
-    @abstractmethod
-    async def delete_exchange(self, vhost: str, name: str, if_unused: bool) -> None:
-        """Delete an exchange and its bindings; one that does not exist is no error.
-
-        Raises AmqpError: PRECONDITION_FAILED when it is in use and `if_unused`. Nothing changed.
-        """
-
-    @abstractmethod
-    async def bind(self, binding: Binding) -> None:
-        """Add a binding; one that exists is no error.
-
-        Raises AmqpError: NOT_FOUND when source or destination do not exist. Nothing changed.
-        """
-
-    @abstractmethod
-    async def unbind(self, binding: Binding) -> None:
-        """Remove a binding; one that does not exist is no error."""
 
     @abstractmethod
     async def drop_owner(self, owner: str) -> None:

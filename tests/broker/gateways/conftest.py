@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 from tests.broker.gateways.fake_queue import FakeClient, FakeQueue, Gate
+from tests.broker.gateways.fake_topology import FakeTopology
 
 from headrace_broker.catalog.event import (
-    BindingAdded,
     BindingRemoved,
     Event,
     ExchangeAdded,
-    ExchangeRemoved,
     QueueAdded,
     QueueRemoved,
     VhostAdded,
@@ -34,22 +33,15 @@ from headrace_broker.flow.intake import Intake
 from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import QUEUE_CLASSIC, Binding, Exchange, Queue, User, Vhost
 from headrace_broker.model.flow import LIMIT_DISK, REPUBLISH, Cause
-from headrace_broker.model.message import Publish
-from headrace_broker.model.reply_code import (
-    INTERNAL_ERROR,
-    NOT_FOUND,
-    PRECONDITION_FAILED,
-    RESOURCE_LOCKED,
-    AmqpError,
-)
-from headrace_broker.runtime.broker_port import Broker, ReplyListener
+from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
+from headrace_broker.runtime.broker_port import Broker
 from headrace_broker.runtime.clients.client_counts import ClientCounts
+from headrace_broker.runtime.clients.replies import Replies
 from headrace_broker.runtime.contract.port import ConnectionInfo, QueueClient, QueueListener
 from headrace_broker.runtime.intake.intake_turns import IntakeTurns
 from headrace_broker.runtime.intake.loop_watch import LoopWatch
 from headrace_broker.runtime.intake.quotas import Quotas
-from headrace_broker.runtime.node.replies import Replies
-from headrace_broker.runtime.routing.router import Route, Router
+from headrace_broker.runtime.routing.router import Router
 from headrace_broker.runtime.rpc.correlator import Rpc
 from headrace_broker.runtime.security.authenticator import Verdict, is_loopback
 
@@ -98,6 +90,7 @@ class FakeBroker(Broker):
         self.log: list[str] = []  # topology operations in the order in which they were applied
         self.router = Router()
         self.replies = Replies(Rpc(1, lambda node, data: False), lambda node, payload: False)
+        self.topology = FakeTopology(self)
         self.immediate = False
         self.not_immediate: set[str] = set()
         self.tags: tuple[str, ...] = ()
@@ -174,29 +167,11 @@ class FakeBroker(Broker):
     def vhost_exists(self, vhost: str) -> bool:
         return vhost == "/"
 
-    def route(self, vhost: str, raw_route: bytes) -> Route:
-        return self.router.route(vhost, raw_route)
-
-    def route_message(self, vhost: str, raw_route: bytes, properties: bytes) -> Route:
-        return self.router.route_message(vhost, raw_route, properties)
-
     def allows_immediate(self, vhost: str, queues: tuple[Queue, ...]) -> bool:
         return self.immediate and all(queue.name not in self.not_immediate for queue in queues)
 
     def user_tags(self, user: str) -> tuple[str, ...]:
         return self.tags
-
-    def open_replies(self, listener: ReplyListener) -> str:
-        return self.replies.open(listener)
-
-    def close_replies(self, name: str) -> None:
-        self.replies.close(name)
-
-    def reply(self, name: str, publish: Publish) -> bool:
-        return self.replies.send(name, publish)
-
-    async def replies_open(self, name: str) -> bool:
-        return await self.replies.exists(name)
 
     def queue(self, vhost: str, name: str) -> Queue | None:
         found = self.queues.get(name)
@@ -232,92 +207,11 @@ class FakeBroker(Broker):
         self.clients.append(client)
         return client
 
-    async def declare_queue(
-        self,
-        vhost: str,
-        name: str,
-        durable: bool,
-        exclusive: bool,
-        auto_delete: bool,
-        arguments: dict[str, Any],
-        owner: str,
-    ) -> Queue:
-        await self.gate
-        self.log.append(f"declare {name}")
-        found = self.queues.get(name)
-        if found is None:
-            found = self.add_queue(
-                name,
-                durable=durable,
-                exclusive=exclusive,
-                auto_delete=auto_delete,
-                arguments=arguments,
-                owner=owner if exclusive else "",
-            )
-        if self.deletes_declared:
-            self.remove_queue(name)
-        known = found.definition
-        if known.exclusive and known.owner != owner:
-            raise AmqpError(RESOURCE_LOCKED, f"cannot obtain exclusive access to queue '{name}'")
-        if known.durable != durable:
-            text = (
-                f"inequivalent arg 'durable' for queue '{name}' in vhost '/': "
-                f"received '{durable}' but current is '{known.durable}'"
-            )
-            raise AmqpError(PRECONDITION_FAILED, text)
-        return known
-
     async def queue_counts(self, queue: Queue) -> tuple[int, int]:
         fake = self.queues.get(queue.name)
         if fake is None:
             raise AmqpError(NOT_FOUND, f"no queue '{queue.name}' in vhost '/'")
         return len(fake.ready), len(fake.consumers)
-
-    async def delete_queue(self, queue: Queue, if_unused: bool, if_empty: bool) -> int:
-        await self.gate
-        fake = self.queues.get(queue.name)
-        if fake is None:
-            return 0
-        if if_unused and fake.consumers:
-            raise AmqpError(PRECONDITION_FAILED, f"queue '{queue.name}' in use")
-        if if_empty and fake.ready:
-            raise AmqpError(PRECONDITION_FAILED, f"queue '{queue.name}' not empty")
-        self.remove_queue(queue.name)
-        return len(fake.ready)
-
-    async def declare_exchange(self, exchange: Exchange) -> None:
-        await self.gate
-        name = exchange.name
-        self.log.append(f"declare exchange {name}")
-        known = self.exchanges.get(name)
-        if known is None:
-            self.add_exchange(exchange)
-        elif known.type != exchange.type:
-            raise AmqpError(PRECONDITION_FAILED, f"inequivalent arg 'type' for exchange '{name}'")
-
-    async def delete_exchange(self, vhost: str, name: str, if_unused: bool) -> None:
-        known = self.exchanges.pop(name, None)
-        if known is not None:
-            self.router.on_events([ExchangeRemoved(known)])
-
-    async def bind(self, binding: Binding) -> None:
-        await self.gate
-        if binding.source not in self.exchanges:
-            text = f"no exchange '{binding.source}' in vhost '{binding.vhost}'"
-            raise AmqpError(NOT_FOUND, text)
-        there = self.queues if binding.destination_type == "queue" else self.exchanges
-        if binding.destination not in there:
-            kind = binding.destination_type
-            text = f"no {kind} '{binding.destination}' in vhost '{binding.vhost}'"
-            raise AmqpError(NOT_FOUND, text)
-        if binding not in self.bindings:
-            self.bindings.append(binding)
-            self.router.on_events([BindingAdded(binding)])
-
-    async def unbind(self, binding: Binding) -> None:
-        if binding in self.bindings:
-            self.bindings.remove(binding)
-            self.router.on_events([BindingRemoved(binding)])
 
     async def drop_owner(self, owner: str) -> None:
         await self.gate

@@ -103,7 +103,7 @@ class Publisher:
             self._look(publishes, at, self._batch_route, current)
             return
         output = self._output
-        route = output.broker.route(output.vhost, publishes[0].route)
+        route = output.broker.router.route(output.vhost, publishes[0].route)
         self._batch_route = route
         if route.work > 0:
             self._charge(route)
@@ -200,7 +200,9 @@ class Publisher:
     def _route_message(self, publish: Publish) -> Route:
         output = self._output
         try:
-            route = output.broker.route_message(output.vhost, publish.route, publish.properties)
+            route = output.broker.router.route_message(
+                output.vhost, publish.route, publish.properties
+            )
         except DistributionError as error:
             raise AmqpError(PRECONDITION_FAILED, f"invalid message: {error}") from error
         return route
@@ -313,11 +315,11 @@ class Publisher:
 
     def reply(self, publishes: list[Publish], route: Route) -> None:
         """Send direct replies; unreachable ones without a queue are not routed."""
-        broker = self._output.broker
+        replies = self._output.broker.replies
         for publish in publishes:
             reached = bool(route.queues)
             for name in route.replies:
-                if broker.reply(name, publish):
+                if replies.send(name, publish):
                     reached = True
             if not reached:
                 self.return_unroutable([publish])

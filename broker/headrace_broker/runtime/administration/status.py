@@ -16,9 +16,9 @@ from headrace_broker.model.status import (
     ResourceStatus,
 )
 from headrace_broker.runtime.alarm.alarms import AlarmStatus
+from headrace_broker.runtime.cluster.counts import counts_of
 from headrace_broker.runtime.cluster.node_directory import version_problem
 from headrace_broker.runtime.hosting.replica_report import replica_rows
-from headrace_broker.runtime.inspect.counts import counts_of
 from headrace_broker.runtime.intake.flow_settings import Setting
 from headrace_broker.runtime.node.node import BrokerNode
 from headrace_broker.runtime.node.parts import why_leaderless

@@ -1,1 +1,1 @@
-"""Client connections: listed, counted, and their rates."""
+"""Client connections: listed, counted, their rates, and direct replies to them."""

@@ -47,8 +47,8 @@ from headrace_broker.model.reply_code import (
 )
 from headrace_broker.model.status import QueueCounts
 from headrace_broker.runtime.cluster.catalog_service import CatalogService, CatalogUnavailableError
+from headrace_broker.runtime.cluster.counts import CountsClient
 from headrace_broker.runtime.hosting.hosting import Hosting
-from headrace_broker.runtime.inspect.counts import CountsClient
 from headrace_broker.runtime.routing.unknown_arguments import UNKNOWN_ARGUMENTS
 from headrace_broker.runtime.rpc.leader import LeaderUnavailableError, QueueGoneError
 
@@ -131,6 +131,8 @@ class Topology:
     ) -> Queue:
         """Create a queue and wait until it has a leader, or return the equivalent one.
 
+        A queue that is `exclusive` belongs to `owner`, the id of the asking connection.
+
         Raises AmqpError: PRECONDITION_FAILED for arguments that cannot be, a queue that is there
         with other ones, or one too many for its vhost; RESOURCE_LOCKED for another connection's
         exclusive queue. Nothing was declared then.
@@ -211,6 +213,8 @@ class Topology:
 
         With `if_empty` it must hold no message that waits or is delayed, and no dead letter that
         has yet to arrive; those that consumers hold go with it, as in RabbitMQ.
+
+        Raises AmqpError: PRECONDITION_FAILED "in use" or "not empty". Nothing changed.
         """
         where = f"queue '{queue.name}' in vhost '{queue.vhost}'"
         try:
@@ -231,7 +235,10 @@ class Topology:
         return counts.ready
 
     async def declare_exchange(self, exchange: Exchange) -> None:
-        """Create an exchange unless an equivalent one exists."""
+        """Create an exchange unless an equivalent one exists.
+
+        Raises AmqpError: PRECONDITION_FAILED when the existing one differs. Nothing changed.
+        """
         problem = arguments_problem(exchange)
         if problem:
             raise AmqpError(PRECONDITION_FAILED, problem)
@@ -241,13 +248,19 @@ class Topology:
         UNKNOWN_ARGUMENTS.warn("exchange", where, unknown)
 
     async def delete_exchange(self, vhost: str, name: str, if_unused: bool) -> None:
-        """Delete an exchange; one that is not there is no error."""
+        """Delete an exchange and its bindings; one that is not there is no error.
+
+        Raises AmqpError: PRECONDITION_FAILED when it is in use and `if_unused`. Nothing changed.
+        """
         answer = await self.submit(DeleteExchange(vhost, name, if_unused))
         if not isinstance(answer, Ok | NotFound):
             raise refusal(answer)
 
     async def bind(self, binding: Binding) -> None:
-        """Add a binding."""
+        """Add a binding; one that is there is no error.
+
+        Raises AmqpError: NOT_FOUND when source or destination do not exist. Nothing changed.
+        """
         await self._change(Bind(binding))
 
     async def unbind(self, binding: Binding) -> None:

@@ -28,6 +28,15 @@ GET_CONSUMER: Final = 0  # the consumer number of `QueueClient.get`
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
+class ReplyListener:
+    """Receiver of direct replies."""
+
+    @abstractmethod
+    def on_reply(self, publish: Publish) -> None:
+        """Take a message, or drop it where there is no room; nothing may block."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
 class QueueListener:
     """Events of queues for a channel, many times per loop turn; a listener must not block.
 

@@ -1,1 +1,1 @@
-"""Single messages of a queue, for people: count, browse, move, publish."""
+"""Single messages of a queue, for people: browse, move, publish."""

@@ -67,17 +67,17 @@ class PublishService:
 
     async def _queues(self, vhost: str, route: bytes, properties: bytes) -> tuple[Queue, ...]:
         broker = self._broker
-        found = broker.route(vhost, route)
+        found = broker.router.route(vhost, route)
         if not found.known or not found.queues:
             await broker.catch_up()  # it may have been declared elsewhere a moment ago
-            found = broker.route(vhost, route)
+            found = broker.router.route(vhost, route)
         if not found.known:
             raise AmqpError(NOT_FOUND, f"no exchange '{found.exchange}' in vhost '{vhost}'")
         if found.internal:
             text = f"cannot publish to internal exchange '{found.exchange}' in vhost '{vhost}'"
             raise AmqpError(ACCESS_REFUSED, text)
         if found.needs_message:
-            found = broker.route_message(vhost, route, properties)
+            found = broker.router.route_message(vhost, route, properties)
         if found.problem:
             raise AmqpError(PRECONDITION_FAILED, f"invalid message: {found.problem}")
         return found.queues

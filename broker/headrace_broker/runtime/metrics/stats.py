@@ -29,9 +29,9 @@ from headrace_broker.model.status import (
 from headrace_broker.runtime.clients.churn import Churn
 from headrace_broker.runtime.clients.histories import Histories, samples
 from headrace_broker.runtime.clients.sample_turns import SampleTurns
+from headrace_broker.runtime.cluster.counts import counts_of
 from headrace_broker.runtime.contract.traffic import Traffic
 from headrace_broker.runtime.hosting.replica_report import replica_rows
-from headrace_broker.runtime.inspect.counts import counts_of
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.rpc.correlator import ANSWER_SECONDS_MAX
 from headrace_broker.runtime.rpc.listing import Asked, ask_everywhere, serve_rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any, final
+from typing import final
 
 from mypy_extensions import i64
 from typing_extensions import override
@@ -23,27 +23,26 @@ from headrace_broker.logs.log_event import (
     log_event,
 )
 from headrace_broker.model.client_limits import ClientLimits
-from headrace_broker.model.definition import Binding, Exchange, Queue
+from headrace_broker.model.definition import Exchange, Queue
 from headrace_broker.model.flow import REPUBLISH, Cause
-from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
-from headrace_broker.runtime.broker_port import Broker, ReplyListener
+from headrace_broker.runtime.broker_port import Broker
 from headrace_broker.runtime.calls.gate import CallGate
 from headrace_broker.runtime.clients.churn import Churn
 from headrace_broker.runtime.clients.client_counts import ClientCounts
 from headrace_broker.runtime.clients.client_rates import ClientRates
+from headrace_broker.runtime.clients.replies import Replies
+from headrace_broker.runtime.cluster.counts import CountsClient
 from headrace_broker.runtime.cluster.reaper import Reaper
 from headrace_broker.runtime.cluster.topology import Topology
 from headrace_broker.runtime.contract.port import ConnectionInfo, QueueClient, QueueListener
 from headrace_broker.runtime.hosting.hosting import Hosting
-from headrace_broker.runtime.inspect.counts import CountsClient
 from headrace_broker.runtime.intake.client_flow import ClientFlow
 from headrace_broker.runtime.intake.loop_watch import LoopWatch
 from headrace_broker.runtime.intake.quotas import Quotas
 from headrace_broker.runtime.lease.group_commands import amqp_errors
 from headrace_broker.runtime.lease.leasing import LeaseClient
-from headrace_broker.runtime.node.replies import Replies
-from headrace_broker.runtime.routing.router import Route, Router
+from headrace_broker.runtime.routing.router import Router
 from headrace_broker.runtime.security.authenticator import Authenticator, Verdict
 
 
@@ -96,12 +95,12 @@ class NodeBroker(Broker):
         self.blocked = blocked
         self.leases = leases
         self._view = view
-        self._router = router
+        self.router = router
+        self.replies = replies
+        self.topology = topology
         self._hosting = hosting
-        self._topology = topology
         self._counts = counts
         self._reaper = reaper
-        self._replies = replies
         self.authenticator = Authenticator(view.user, epoch=view.session_epoch)
 
     # Flow control
@@ -145,16 +144,8 @@ class NodeBroker(Broker):
         return self._view.vhost(vhost) is not None
 
     @override
-    def route(self, vhost: str, raw_route: bytes) -> Route:
-        return self._router.route(vhost, raw_route)
-
-    @override
-    def route_message(self, vhost: str, raw_route: bytes, properties: bytes) -> Route:
-        return self._router.route_message(vhost, raw_route, properties)
-
-    @override
     def allows_immediate(self, vhost: str, queues: tuple[Queue, ...]) -> bool:
-        return self._router.allows_immediate(vhost, queues)
+        return self.router.allows_immediate(vhost, queues)
 
     @override
     def user_tags(self, user: str) -> tuple[str, ...]:
@@ -181,25 +172,7 @@ class NodeBroker(Broker):
 
     @override
     async def catch_up(self) -> None:
-        await self._topology.catch_up()
-
-    # Direct replies
-
-    @override
-    def open_replies(self, listener: ReplyListener) -> str:
-        return self._replies.open(listener)
-
-    @override
-    def close_replies(self, name: str) -> None:
-        self._replies.close(name)
-
-    @override
-    def reply(self, name: str, publish: Publish) -> bool:
-        return self._replies.send(name, publish)
-
-    @override
-    async def replies_open(self, name: str) -> bool:
-        return await self._replies.exists(name)
+        await self.topology.catch_up()
 
     # Sessions
 
@@ -208,43 +181,6 @@ class NodeBroker(Broker):
         if self.boot == 0:
             raise AmqpError(INTERNAL_ERROR, f"node '{self.node_name}' has yet to join the cluster")
         return self._hosting.open_session(queue, listener, account)
-
-    # Topology
-
-    @override
-    async def declare_queue(
-        self,
-        vhost: str,
-        name: str,
-        durable: bool,
-        exclusive: bool,
-        auto_delete: bool,
-        arguments: dict[str, Any],
-        owner: str,
-    ) -> Queue:
-        return await self._topology.declare_queue(
-            vhost, name, durable, exclusive, auto_delete, arguments, owner
-        )
-
-    @override
-    async def delete_queue(self, queue: Queue, if_unused: bool, if_empty: bool) -> int:
-        return await self._topology.delete_queue(queue, if_unused, if_empty)
-
-    @override
-    async def declare_exchange(self, exchange: Exchange) -> None:
-        await self._topology.declare_exchange(exchange)
-
-    @override
-    async def delete_exchange(self, vhost: str, name: str, if_unused: bool) -> None:
-        await self._topology.delete_exchange(vhost, name, if_unused)
-
-    @override
-    async def bind(self, binding: Binding) -> None:
-        await self._topology.bind(binding)
-
-    @override
-    async def unbind(self, binding: Binding) -> None:
-        await self._topology.unbind(binding)
 
     @override
     async def drop_owner(self, owner: str) -> None:

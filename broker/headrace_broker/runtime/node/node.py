@@ -21,8 +21,10 @@ from headrace_broker.runtime.alarm.alarms import AlarmBoard
 from headrace_broker.runtime.backup.client import BackupClient
 from headrace_broker.runtime.backup.points import BackupPoints
 from headrace_broker.runtime.clients.client_list import ClientList
+from headrace_broker.runtime.clients.replies import Replies
 from headrace_broker.runtime.cluster.catalog_service import CatalogService, CatalogUnavailableError
 from headrace_broker.runtime.cluster.cluster_clock import ClusterClock
+from headrace_broker.runtime.cluster.counts import CountsClient
 from headrace_broker.runtime.cluster.default_user import read_default_user
 from headrace_broker.runtime.cluster.leader_balance import BalanceAround, LeaderBalance
 from headrace_broker.runtime.cluster.leftovers import remove_leftovers
@@ -48,7 +50,6 @@ from headrace_broker.runtime.hosting.hosting import Hosting
 from headrace_broker.runtime.hosting.queue_rates import QueueRates
 from headrace_broker.runtime.hosting.replica_report import NodeState, ReplicaReport
 from headrace_broker.runtime.inspect.browsing import BrowsingClient
-from headrace_broker.runtime.inspect.counts import CountsClient
 from headrace_broker.runtime.intake.flow_settings import FlowSettings
 from headrace_broker.runtime.intake.remote_debt import RemoteDebts
 from headrace_broker.runtime.lease.group_commands import GroupCommands
@@ -59,7 +60,6 @@ from headrace_broker.runtime.node.broker import NodeBroker
 from headrace_broker.runtime.node.configuration import client_limits, raft_options
 from headrace_broker.runtime.node.message_bound import Bounded, MessageBound
 from headrace_broker.runtime.node.payloads import Payloads
-from headrace_broker.runtime.node.replies import Replies
 from headrace_broker.runtime.node.resources import Resources
 from headrace_broker.runtime.routing.router import Router
 from headrace_broker.runtime.rpc.correlator import Rpc

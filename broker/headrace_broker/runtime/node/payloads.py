@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, Union
 import msgspec
 
 from headrace_broker.runtime.alarm.alarms import AlarmBoard, AlarmReport
+from headrace_broker.runtime.clients.replies import Replies, Reply
 from headrace_broker.runtime.cluster.catalog_service import CatalogService
 from headrace_broker.runtime.cluster.maintenance import Maintenance
 from headrace_broker.runtime.contract.payload import MALFORMED, brief
@@ -18,7 +19,6 @@ from headrace_broker.runtime.hosting.sibling_leads import Leading
 from headrace_broker.runtime.intake.outflow_watch import Claims, Outflows
 from headrace_broker.runtime.intake.remote_debt import DebtHeard, DebtReport, RemoteDebts
 from headrace_broker.runtime.node.parts import CatalogForward, Stopping
-from headrace_broker.runtime.node.replies import Replies, Reply
 from headrace_broker.runtime.rpc.correlator import Rpc
 from headrace_broker.runtime.rpc.protocol import Answer, Ask, Cancel
 from headrace_broker.runtime.session.frame import FRAMES

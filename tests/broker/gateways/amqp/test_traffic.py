@@ -37,7 +37,7 @@ def test_an_exchange_counts_what_comes_and_how_often_it_goes_on(kit, broker, pee
         peer.call(1, commands.Queue.Bind(queue=name, exchange="amq.fanout"))
     peer.feed(b"".join(kit.publish(1, "amq.fanout", "", b"x") for _ in range(5)))
     peer.turn()
-    route = broker.route("/", b"\x0aamq.fanout\x00")
+    route = broker.router.route("/", b"\x0aamq.fanout\x00")
     assert route.traffic.counts() == (5, 10)
 
 

@@ -24,6 +24,7 @@ class Routes:
         self.resolution = resolution
         self.caught_up = 0
         self.blocked = BlockedState()
+        self.router = self
 
     async def catch_up(self) -> None:
         self.caught_up += 1

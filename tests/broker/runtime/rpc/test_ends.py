@@ -20,9 +20,9 @@ from headrace_broker.runtime.backup.question import (
     Probe,
     ReadPoint,
 )
+from headrace_broker.runtime.cluster.counts import AskCounts
 from headrace_broker.runtime.contract.payload import encode
 from headrace_broker.runtime.inspect.browsing import Browse
-from headrace_broker.runtime.inspect.counts import AskCounts
 from headrace_broker.runtime.lease import leasing
 from headrace_broker.runtime.lease.group_commands import ArchiveCommand, LeaseCommand
 from headrace_broker.runtime.rpc import answering

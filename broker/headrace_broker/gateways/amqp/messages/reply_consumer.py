@@ -12,7 +12,8 @@ from typing_extensions import override
 from headrace_broker.catalog.permission_watch import PermissionWatch
 from headrace_broker.gateways.amqp.messages.delivering import Deliveries
 from headrace_broker.model.message import Publish
-from headrace_broker.runtime.broker_port import Broker, ReplyListener
+from headrace_broker.runtime.broker_port import Broker
+from headrace_broker.runtime.contract.port import ReplyListener
 
 
 @final
@@ -27,7 +28,7 @@ class ReplyConsumer(ReplyListener):
         self._deliveries = deliveries  # of the channel
         self._broker = broker  # the node
         self._standing = standing  # has it judged again when a permission changes
-        self.name = broker.open_replies(self)  # under which replies find it
+        self.name = broker.replies.open(self)  # under which replies find it
 
     @override
     def on_reply(self, publish: Publish) -> None:
@@ -37,4 +38,4 @@ class ReplyConsumer(ReplyListener):
     def close(self) -> None:
         """Take no more replies."""
         self._broker.standings.leave(self._standing)
-        self._broker.close_replies(self.name)
+        self._broker.replies.close(self.name)

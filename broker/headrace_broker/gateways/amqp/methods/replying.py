@@ -55,7 +55,7 @@ async def declare_replies(channel: MethodChannel, command: commands.Queue.Declar
     name = command.queue
     if name != REPLY_QUEUE and not name.startswith(REPLY_PREFIX):
         return False
-    if name != REPLY_QUEUE and not await channel.output.broker.replies_open(name):
+    if name != REPLY_QUEUE and not await channel.output.broker.replies.exists(name):
         return False
     channel.last_queue = name
     if not command.nowait:

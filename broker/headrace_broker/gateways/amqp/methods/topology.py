@@ -100,7 +100,7 @@ async def _create_queue(channel: MethodChannel, command: commands.Queue.Declare)
             check_new_name(QUEUE, name)
     if command.exclusive:
         output.owns_queues = True
-    return await broker.declare_queue(
+    return await broker.topology.declare_queue(
         output.vhost,
         name,
         command.durable,
@@ -112,13 +112,13 @@ async def _create_queue(channel: MethodChannel, command: commands.Queue.Declare)
 
 
 async def _bind_queue(channel: MethodChannel, command: commands.Queue.Bind) -> None:
-    await channel.output.broker.bind(_queue_binding(channel, command))
+    await channel.output.broker.topology.bind(_queue_binding(channel, command))
     if not command.nowait:
         channel.send(commands.Queue.BindOk())
 
 
 async def _unbind_queue(channel: MethodChannel, command: commands.Queue.Unbind) -> None:
-    await channel.output.broker.unbind(_queue_binding(channel, command))
+    await channel.output.broker.topology.unbind(_queue_binding(channel, command))
     channel.send(commands.Queue.UnbindOk())
 
 
@@ -160,7 +160,9 @@ async def _delete_queue(channel: MethodChannel, command: commands.Queue.Delete) 
     count = 0
     if queue is not None:
         check_owner(channel, queue)
-        count = await output.broker.delete_queue(queue, command.if_unused, command.if_empty)
+        count = await output.broker.topology.delete_queue(
+            queue, command.if_unused, command.if_empty
+        )
     if not command.nowait:
         channel.send(commands.Queue.DeleteOk(count))
 
@@ -185,7 +187,7 @@ async def _declare_exchange(channel: MethodChannel, command: commands.Exchange.D
             check_new_name(EXCHANGE, name)
         flags = (command.durable, command.auto_delete, command.internal)
         exchange = Exchange(output.vhost, name, command.exchange_type, *flags, arguments)
-        await output.broker.declare_exchange(exchange)
+        await output.broker.topology.declare_exchange(exchange)
     if not command.nowait:
         channel.send(commands.Exchange.DeclareOk())
 
@@ -196,19 +198,19 @@ async def _delete_exchange(channel: MethodChannel, command: commands.Exchange.De
     check_not_default(name)
     check_not_system(output.vhost, name)
     check(output, CONFIGURE, EXCHANGE, name)
-    await output.broker.delete_exchange(output.vhost, name, command.if_unused)
+    await output.broker.topology.delete_exchange(output.vhost, name, command.if_unused)
     if not command.nowait:
         channel.send(commands.Exchange.DeleteOk())
 
 
 async def _bind_exchange(channel: MethodChannel, command: commands.Exchange.Bind) -> None:
-    await channel.output.broker.bind(_exchange_binding(channel, command))
+    await channel.output.broker.topology.bind(_exchange_binding(channel, command))
     if not command.nowait:
         channel.send(commands.Exchange.BindOk())
 
 
 async def _unbind_exchange(channel: MethodChannel, command: commands.Exchange.Unbind) -> None:
-    await channel.output.broker.unbind(_exchange_binding(channel, command))
+    await channel.output.broker.topology.unbind(_exchange_binding(channel, command))
     if not command.nowait:
         channel.send(commands.Exchange.UnbindOk())
 

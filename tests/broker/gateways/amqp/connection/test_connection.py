@@ -4,6 +4,7 @@ import logging
 
 import pytest
 from pamqp import commands
+from tests.broker.gateways.fake_queue import FakeClient
 
 from headrace_broker.catalog.event import UserLimitsChanged
 from headrace_broker.codecs.method import encode_method
@@ -157,7 +158,7 @@ def test_exception_ends_only_its_connection(broker, new_peer, monkeypatch, caplo
     async def explode(*args: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(broker, "declare_queue", explode)
+    monkeypatch.setattr(broker.topology, "declare_queue", explode)
     with caplog.at_level(logging.ERROR):
         close = first.call(1, commands.Queue.Declare(queue="q"))[0][1]
     assert (close.name, close.reply_code) == ("Connection.Close", 541)
@@ -172,7 +173,7 @@ def test_exception_in_a_chunk_ends_the_connection(kit, broker, peer, monkeypatch
     def explode(*args: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(broker, "route", explode)
+    monkeypatch.setattr(FakeClient, "publish", explode)
     peer.feed(kit.publish(1, "", "q", b"x"))
     assert peer.turn()[0][1].reply_code == 541
     assert "ZeroDivisionError" in caplog.text

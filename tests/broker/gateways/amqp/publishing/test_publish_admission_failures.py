@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pamqp import commands
+from tests.broker.gateways.fake_queue import FakeClient
 
 from headrace_broker.codecs.batch import message_body
 from headrace_broker.codecs.method import encode_method
@@ -71,15 +72,15 @@ def test_a_fault_in_what_one_connection_holds_stops_no_other(
     for payload in (b"1", b"2"):
         send(kit, faulty, "q", payload)
     send(kit, other, "q", b"3")
-    route = broker.route
+    publish = FakeClient.publish
     faults = [RuntimeError("one"), RuntimeError("two")]
 
-    def fail(vhost, raw_route):
+    def fail(client, *arguments):
         if faults:
             raise faults.pop(0)
-        return route(vhost, raw_route)
+        return publish(client, *arguments)
 
-    monkeypatch.setattr(broker, "route", fail)
+    monkeypatch.setattr(FakeClient, "publish", fail)
     queue.gate.set_room(True)
     queue.gate.serve(1 << 20)
     assert names(faulty.turn()) == ["Connection.Close"]

@@ -17,7 +17,7 @@ from headrace_broker.core.queue.messages.settings import (
 )
 from headrace_broker.model.definition import QUEUE_QUORUM, Queue
 from headrace_broker.model.status import QueueCounts
-from headrace_broker.runtime.inspect.counts import AskCounts, CountsClient
+from headrace_broker.runtime.cluster.counts import AskCounts, CountsClient
 from headrace_broker.runtime.rpc import leader as module
 from headrace_broker.runtime.rpc.leader import (
     NOT_LEADING,

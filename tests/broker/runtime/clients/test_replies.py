@@ -11,9 +11,9 @@ import pytest
 
 from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_queue import REPLY_PREFIX
-from headrace_broker.runtime.broker_port import ReplyListener
-from headrace_broker.runtime.node import replies
-from headrace_broker.runtime.node.replies import Replies, Reply
+from headrace_broker.runtime.clients import replies
+from headrace_broker.runtime.clients.replies import Replies, Reply
+from headrace_broker.runtime.contract.port import ReplyListener
 from headrace_broker.runtime.rpc.correlator import Rpc
 from headrace_broker.runtime.rpc.protocol import Answer, Ask, Cancel
 

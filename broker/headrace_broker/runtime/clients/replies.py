@@ -14,8 +14,8 @@ from typing import Final
 from headrace_broker.model.limits import REPLY_PROBE_SECONDS_MAX
 from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_queue import REPLY_PREFIX
-from headrace_broker.runtime.broker_port import ReplyListener
 from headrace_broker.runtime.contract.payload import Payload, encode
+from headrace_broker.runtime.contract.port import ReplyListener
 from headrace_broker.runtime.rpc.correlator import Rpc
 from headrace_broker.runtime.rpc.protocol import Question, RpcError
 
@@ -49,7 +49,7 @@ class Replies:
         rpc.serve(Listens, lambda _, question: question.token in self._listeners)
 
     def open(self, listener: ReplyListener) -> str:
-        """Register a listener under a unique name."""
+        """Return a name under which direct replies reach a listener, from all nodes."""
         token = f"{self._node}.{secrets.token_urlsafe(_TOKEN_BYTES)}"
         self._listeners[token] = listener
         return REPLY_PREFIX + token
