@@ -230,6 +230,7 @@ def test_nodes_get_a_second_shard_one_after_the_other(kubernetes: KubeServer) ->
         rows = client.get("/api/cluster/nodes")[1]
         names = [[each["name"] for each in row["shards"]] for row in rows]
         assert names == [[f"mill-{n}", f"mill-{n}:1"] for n in range(3)]
+        assert [row["zone"] for row in rows] == ["zone-0", "zone-1", "zone-2"]
         # A replica in a second shard is seen where it is: no two nodes go at once.
         queue = "/api/queues/%2F/tasks"
         moved = client.request("DELETE", f"{queue}/members/mill-2?move=true")

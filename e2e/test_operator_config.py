@@ -26,7 +26,7 @@ from e2e.harness.ports import free_block
 from headrace_broker.cli.session.api_client import ApiClient, ApiError
 from headrace_operator.builders.cluster import Cluster
 from headrace_operator.builders.config_file import config_file
-from headrace_operator.builders.container import DATA, container
+from headrace_operator.builders.container import DATA, ZONE, container
 from headrace_operator.builders.secret import (
     decoded,
     default_user_secret,
@@ -110,7 +110,11 @@ class Pods:
     def _environment(
         self, own: dict[str, Any], name: str, ordinal: int, root: Path
     ) -> dict[str, str]:
-        fields = {"metadata.name": name, "status.podIP": address(ordinal)}
+        fields = {
+            "metadata.name": name,
+            "status.podIP": address(ordinal),
+            f"metadata.labels['{ZONE}']": "",
+        }
         mounts = [each["mountPath"] for each in own["volumeMounts"]]
         found: dict[str, str] = {}
         for row in own["env"]:

@@ -19,6 +19,8 @@ import aiohttp
 from tests.operator.handlers.kube_server import KubeServer, Name
 from tests.operator.handlers.machines import READY, Broker, Machines, address
 
+from headrace_operator.builders.container import ZONE
+
 LOOK_SECONDS: Final = 0.2
 STOP_SECONDS: Final = 30.0
 
@@ -118,7 +120,11 @@ class Kubelet(Machines):
 
     def _environment(self, own: dict[str, Any], name: Name, root: Path) -> dict[str, str]:
         ordinal = int(name.name.rpartition("-")[2])
-        fields = {"metadata.name": name.name, "status.podIP": address(ordinal)}
+        fields = {
+            "metadata.name": name.name,
+            "status.podIP": address(ordinal),
+            f"metadata.labels['{ZONE}']": f"zone-{ordinal % 3}",
+        }
         mounts = [each["mountPath"] for each in own["volumeMounts"]]
         found: dict[str, str] = {}
         for row in own["env"]:

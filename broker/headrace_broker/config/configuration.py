@@ -43,6 +43,8 @@ from headrace_broker.model.shard import Shards, shards_problem
 from headrace_raftlog.model import limits as log_limits
 
 ENVIRONMENT_PREFIX: Final = "HEADRACE_"
+# A pod's zone, "" for unknown. No name of a key: releases before that key would refuse it.
+POD_ZONE: Final = "HEADRACE_POD_ZONE"
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
 BLOCK_BYTES: Final = 4096  # a log file is a whole number of them
@@ -322,7 +324,7 @@ def load_config(path: Path | None, environment: Mapping[str, str]) -> Config:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}: not valid TOML: {error}") from error
     sources = _override(data, environment)
-    _number(data)
+    _identify(data, environment.get(POD_ZONE, ""), sources)
     try:
         config = msgspec.convert(data, Config)
     except msgspec.ValidationError as error:
@@ -347,10 +349,14 @@ def _override(data: dict[str, Any], environment: Mapping[str, str]) -> dict[str,
     return sources
 
 
-def _number(data: dict[str, Any]) -> None:
-    """Give a node that says its name alone the id that it has among the nodes of the cluster."""
+def _identify(data: dict[str, Any], pod_zone: str, sources: dict[str, str]) -> None:
+    """Give a node the zone of its pod, and the id of the node of its name, where it says none."""
     try:
-        own, nodes = data["node"], data["cluster"]["nodes"]
+        own = data["node"]
+        if "zone" not in own:
+            own["zone"] = pod_zone
+            sources["node.zone"] = POD_ZONE
+        nodes = data["cluster"]["nodes"]
         found = [node["id"] for node in nodes if node["name"] == own["name"]]
     except (KeyError, TypeError):
         return  # what is missing or wrong is said by the checks to come

@@ -14,6 +14,7 @@ from headrace_operator.builders.config_file import FILE
 from headrace_operator.builders.secret import JOIN_KEY, client_names
 
 NAME: Final = "broker"
+ZONE: Final = "topology.kubernetes.io/zone"  # label of machines, and of pods
 DATA: Final = "/var/lib/headrace"  # mount point of the volume
 STORE: Final = f"{DATA}/store"  # the node's own directory: a volume may hold lost+found besides
 CONFIG: Final = "/etc/headrace/config"
@@ -36,13 +37,14 @@ _OWN_NAME: Final = "$(HEADRACE_NODE_NAME)"
 def container(cluster: Cluster) -> Manifest:
     """Return the container of a node."""
     spec = cluster.spec
+    variables = [*environment(cluster), *(spec.pod.extra_env or [])]
     found: Manifest = {
         "name": NAME,
         "image": cluster.image,
         "imagePullPolicy": spec.image_pull_policy,
         "command": ["headrace"],
         "args": ["serve", "--log-level", spec.config.logging.level],
-        "env": [*environment(cluster), *(spec.pod.extra_env or [])],
+        "env": list({row.get("name"): row for row in variables}.values()),  # the last one counts
         "ports": [
             {"name": name, "containerPort": port, "protocol": "TCP"}
             for name, port in {**cluster.ports, **cluster.inner_ports}.items()
@@ -70,7 +72,12 @@ def _resources(cluster: Cluster) -> Manifest:
 def environment(cluster: Cluster) -> list[Manifest]:
     """Return the variables of the container: who the node is, where it listens, where files are."""
     spec = cluster.spec
-    own = {"HEADRACE_NODE_NAME": "metadata.name", "HEADRACE_POD_IP": "status.podIP"}
+    own = {
+        "HEADRACE_NODE_NAME": "metadata.name",
+        "HEADRACE_POD_IP": "status.podIP",
+        # that of the machine, from Kubernetes 1.35 on; "" for a pod without the label
+        "HEADRACE_POD_ZONE": f"metadata.labels['{ZONE}']",
+    }
     secret = {"name": cluster.default_user_secret, "key": "username"}
     values = {
         "HEADRACE_CONFIG": f"{CONFIG}/{FILE}",

@@ -6,12 +6,11 @@ from typing import Any, Final
 
 from headrace_operator.builders.cluster import CONFIG_HASH_ANNOTATION, Cluster, Manifest
 from headrace_operator.builders.config_file import config_hash
-from headrace_operator.builders.container import container, volumes
+from headrace_operator.builders.container import ZONE, container, volumes
 from headrace_operator.builders.override import merged
 
 USER: Final = 10001  # of the images
 _HOST: Final = "kubernetes.io/hostname"
-_ZONE: Final = "topology.kubernetes.io/zone"
 
 
 def stateful_set(cluster: Cluster) -> Manifest:
@@ -131,7 +130,7 @@ def _spread(cluster: Cluster) -> list[Manifest]:
     return [
         {
             "maxSkew": 1,
-            "topologyKey": _ZONE,
+            "topologyKey": ZONE,
             "whenUnsatisfiable": "ScheduleAnyway",
             "labelSelector": {"matchLabels": cluster.selector},
         }

@@ -348,6 +348,15 @@ def test_a_node_that_says_its_name_alone_has_the_id_of_that_name(tmp_path: Path)
     assert "node.id: is missing" in refusal(tmp_path, text)
 
 
+def test_a_node_is_in_the_zone_of_its_pod_unless_it_names_another(tmp_path: Path) -> None:
+    pod = {"HEADRACE_POD_ZONE": "eu-1b"}
+    assert load(tmp_path, MINIMAL, pod).node.zone == "eu-1b"
+    assert load(tmp_path, MINIMAL, {"HEADRACE_POD_ZONE": ""}).node.zone == ""
+    assert load(tmp_path, MINIMAL, {**pod, "HEADRACE_NODE_ZONE": "rack-7"}).node.zone == "rack-7"
+    refused = refusal(tmp_path, MINIMAL, {"HEADRACE_POD_ZONE": "eu 1b"})
+    assert refused.startswith("HEADRACE_POD_ZONE: node.zone: 'eu 1b' is not allowed; "), refused
+
+
 def test_where_a_node_listens_for_others_may_differ_from_its_address(tmp_path: Path) -> None:
     assert load(tmp_path, MINIMAL).cluster.listen == ""
     environment = {

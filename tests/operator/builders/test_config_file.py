@@ -18,7 +18,11 @@ from headrace_operator.builders.container import environment, is_proof_required
 from headrace_operator.builders.manifests import cluster_manifests
 from headrace_operator.builders.stateful_set import stateful_set
 
-POD = {"metadata.name": "mill-1", "status.podIP": "10.1.2.3"}
+POD = {
+    "metadata.name": "mill-1",
+    "status.podIP": "10.1.2.3",
+    "metadata.labels['topology.kubernetes.io/zone']": "eu-1b",
+}
 
 
 def container_environment(cluster: Any) -> dict[str, str]:
@@ -46,7 +50,7 @@ def loaded(cluster: Any, directory: Path) -> Config:
 
 def test_a_node_knows_itself_by_the_name_of_its_pod(make_cluster: Any, tmp_path: Path) -> None:
     config = loaded(make_cluster(), tmp_path)
-    assert (config.node.id, config.node.name) == (2, "mill-1")
+    assert (config.node.id, config.node.name, config.node.zone) == (2, "mill-1", "eu-1b")
     assert config.address == "mill-1.mill-nodes.shop.svc:7100"
     assert config.cluster.name == "mill"
     assert config.cluster.listen == "0.0.0.0:7100"

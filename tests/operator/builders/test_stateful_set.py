@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace_operator.builders.cluster import node_id, ordinal_of
-from headrace_operator.builders.container import probes
+from headrace_operator.builders.container import container, probes
 from headrace_operator.builders.stateful_set import stateful_set
 
 # What the API server takes in an update of a StatefulSet.
@@ -95,3 +95,10 @@ def test_probes_ask_what_a_kubelet_can_ask(
 def test_a_node_has_its_time_to_recover_before_it_is_started_anew(make_cluster: Any) -> None:
     startup = probes(make_cluster({"probes": {"startupSeconds": 100, "periodSeconds": 30}}))
     assert startup["startupProbe"]["failureThreshold"] * 30 >= 100
+
+
+def test_extra_variables_replace_those_of_the_operator(make_cluster: Any) -> None:
+    own = {"name": "HEADRACE_POD_ZONE", "value": "rack-7"}
+    variables = container(make_cluster({"pod": {"extraEnv": [own]}}))["env"]
+    assert [row for row in variables if row["name"] == own["name"]] == [own]
+    assert len(variables) == len(container(make_cluster())["env"])
