@@ -52,7 +52,7 @@ class UnavailableError(HeadraceError):
 
 
 class ConnectFailedError(UnavailableError):
-    """No node could be reached in time; the text says what became of each."""
+    """No node answered in time, or let this client in; the text says what became of each."""
 
 
 class NotAuthenticatedError(HeadraceError):

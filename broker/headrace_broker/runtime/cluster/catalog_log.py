@@ -1,4 +1,4 @@
-"""Log lines about changes of the catalog: nodes, queues, exchanges, vhosts.
+"""Log lines about changes of the catalog: cluster version, nodes, queues, exchanges, vhosts.
 
 Changes that are read again when a node starts are no news: nothing is written before it has caught
 up.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from headrace_broker.catalog.event import (
+    ClusterVersionRaised,
     Event,
     ExchangeAdded,
     ExchangeRemoved,
@@ -24,6 +25,7 @@ from headrace_broker.catalog.view import CatalogView
 from headrace_broker.logs.log_event import (
     CATALOG,
     CLUSTER,
+    CLUSTER_VERSION_RAISED,
     DEBUG,
     EXCHANGE_DECLARED,
     EXCHANGE_DELETED,
@@ -61,6 +63,9 @@ class CatalogLog:
             elif isinstance(event, QueueChanged):
                 if news:
                     _queue(event)
+            elif isinstance(event, ClusterVersionRaised):
+                if news:
+                    log_event(CLUSTER, CLUSTER_VERSION_RAISED, version=event.version)
             elif details and isinstance(event, (QueueAdded, QueueRemoved)):
                 _queue(event)
             elif details:

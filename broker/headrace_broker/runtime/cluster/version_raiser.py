@@ -8,9 +8,7 @@ from typing import Final
 
 from headrace_broker.catalog.cluster_version import CLUSTER_VERSION, is_empty
 from headrace_broker.catalog.command import RaiseClusterVersion
-from headrace_broker.catalog.event import ClusterVersionRaised, Event
 from headrace_broker.catalog.version import upgrade_problem
-from headrace_broker.logs.log_event import CLUSTER, CLUSTER_VERSION_RAISED, log_event
 from headrace_broker.runtime.cluster.catalog_service import CatalogService, CatalogUnavailableError
 
 log: Final = logging.getLogger("headrace.cluster")
@@ -27,14 +25,8 @@ class VersionRaiser:
         self._catalog = catalog
         self._node = node  # this node's id
         self._task: asyncio.Task[None] | None = None
-        catalog.subscribe(self._on_events)
+        catalog.subscribe(lambda _: self.poll())
         catalog.on_serving = self.poll
-
-    def _on_events(self, events: list[Event]) -> None:
-        for event in events:
-            if isinstance(event, ClusterVersionRaised):
-                log_event(CLUSTER, CLUSTER_VERSION_RAISED, version=event.version)
-        self.poll()
 
     def poll(self) -> None:
         """Propose the newest version if it may be."""

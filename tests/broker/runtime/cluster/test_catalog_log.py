@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headrace_broker.catalog.event import (
+    ClusterVersionRaised,
     ExchangeAdded,
     ExchangeRemoved,
     NodeAdded,
@@ -62,6 +63,7 @@ def test_every_change_has_its_event(world: World, caplog: pytest.LogCaptureFixtu
             VhostAdded(Vhost("v")),
             VhostRemoved(Vhost("v")),
             NodeRemoved(N2),
+            ClusterVersionRaised(2),
         ]
     )
     assert events(caplog) == [
@@ -74,6 +76,7 @@ def test_every_change_has_its_event(world: World, caplog: pytest.LogCaptureFixtu
         "vhost_declared",
         "vhost_deleted",
         "node_forgotten",
+        "cluster_version_raised",
     ]
     moved = caplog.records[2].__dict__["fields"]
     assert (moved["queue"], moved["members"], moved["leaving"]) == ("q", [2, 3], [1])
@@ -83,7 +86,7 @@ def test_what_is_read_again_at_a_start_is_no_news(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.caught_up = False
-    world.log.on_events([NodeAdded(N1), QueueAdded(QUEUE)])
+    world.log.on_events([NodeAdded(N1), QueueAdded(QUEUE), ClusterVersionRaised(2)])
     world.caught_up = True
     world.log.on_events([NodeAdded(Node(1, "n1", "h:1", maintenance=True))])  # it is drained
     assert not caplog.records

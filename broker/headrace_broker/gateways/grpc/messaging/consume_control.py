@@ -55,7 +55,7 @@ class ConsumeControl(ConnectionControl):
             self._queue,
             not self._opening.no_ack,
             self._opening.exclusive,
-            0,
+            int(self._stream.prefetch),
             json_table(self._arguments),
         )
         return [

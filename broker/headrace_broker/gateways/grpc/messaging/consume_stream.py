@@ -71,7 +71,7 @@ class ConsumeStream(QueueListener):
         self._start = 0  # index of what comes next in the first of them
         self._number = 0  # of the consumer that is attached, 0 for none
         self._next_number = 1
-        self._prefetch = 0  # what it was attached for
+        self.prefetch = 0  # what it was attached for
         self._closed = False
         self._is_surplus = False  # the queue gave more than there is credit for
 
@@ -89,7 +89,7 @@ class ConsumeStream(QueueListener):
             return False
         if not self.is_attached:
             return True
-        return self.ids.held_by(self._number) >= self._prefetch and not self._runs
+        return self.ids.held_by(self._number) >= self.prefetch and not self._runs
 
     @property
     def should_detach(self) -> bool:
@@ -106,7 +106,7 @@ class ConsumeStream(QueueListener):
         number = self._next_number
         self._next_number += 1
         attachment = self._make(self.credit.messages)
-        self._number, self._prefetch = number, int(attachment.prefetch)
+        self._number, self.prefetch = number, int(attachment.prefetch)
         self._is_surplus = False
         await self._client.attach(number, attachment)
 

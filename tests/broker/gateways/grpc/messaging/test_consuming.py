@@ -339,6 +339,7 @@ def test_a_consumer_is_listed_and_may_be_closed_from_outside(serve, broker, queu
             True,
             True,
         )
+        assert listed.prefetch_count == 10
         second = Consumer(served, credit=Credit(messages=1))
         await second.send(open=second.opening)
         error, detail, _ = await failed(second.call)
