@@ -52,7 +52,7 @@ class UnavailableError(HeadraceError):
 
 
 class ConnectFailedError(UnavailableError):
-    """No node answered in time, or let this client in; the text says what became of each."""
+    """Several nodes were tried, none in time with success; the text says what became of each."""
 
 
 class NotAuthenticatedError(HeadraceError):

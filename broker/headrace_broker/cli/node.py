@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from headrace_broker.cli.session.api_client import path_of
 from headrace_broker.cli.session.progress import gauge, poll, wait_option
 from headrace_broker.cli.session.session import Column, CommandError, Row, Session, SessionGroup
+from headrace_broker.model.shard import node_name
+
+QUEUES_SHOWN_MAX: Final = 5  # of those that a node leads that cannot be drained
 
 
 @click.group(cls=SessionGroup)
@@ -75,12 +78,29 @@ def drain(session: Session, name: str, seconds: float) -> None:
     """
     session.request("POST", path_of("cluster", "nodes", name, "drain"))
     if seconds:
-        row = wait(session, name, lambda row: bool(row["drained"]), seconds, "drained")
+        try:
+            row = wait(session, name, lambda row: bool(row["drained"]), seconds, "drained")
+        except CommandError as error:
+            raise CommandError("\n".join([str(error), *_led_still(session, name)])) from None
         session.done(f"node '{name}' is drained; it has {row['replicas']} replicas")
         if row["alone"]:
             session.done(f"{row['alone']} of them lead queues that have no other replica")
     else:
         session.done(f"node '{name}' is being drained")
+
+
+def _led_still(session: Session, name: str) -> list[str]:
+    """Return lines about queues that a node leads, and how the nodes are that could take them."""
+    states = {row["name"]: state_of(row) for row in session.get(path_of("cluster", "nodes"))}
+    found = []
+    for queue in session.get(path_of("queues")):
+        if node_name(queue["leader"]) == name:
+            others = [each for each in map(node_name, queue["members"]) if each != name]
+            where = ", ".join(f"{each} ({states.get(each, 'gone')})" for each in others)
+            text = f"queue '{queue['name']}' in vhost '{queue['vhost']}', also on {where or 'none'}"
+            found.append(f"it leads {text}")
+    more = len(found) - QUEUES_SHOWN_MAX
+    return [*found[:QUEUES_SHOWN_MAX], *([f"and {more} more"] if more > 0 else [])]
 
 
 @node.command()

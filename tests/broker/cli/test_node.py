@@ -98,9 +98,30 @@ def test_a_drain_is_only_begun_where_nobody_waits(api: FakeApi) -> None:
 
 def test_a_drain_that_takes_too_long_fails_and_says_what_is_left(api: FakeApi) -> None:
     api.answers += [ApiAnswer(204, None), ApiAnswer(200, row(being_drained=True))]
+    api.answers += [ApiAnswer(200, [])] * 2
     result = run("drain", "n/2", "--wait", "1e-9")
     assert result.exit_code == 1
     assert result.output == ("Error: node 'n/2' is not drained after 1e-09 s: leads 3, 7 clients\n")
+
+
+def test_a_drain_that_takes_too_long_names_queues_and_who_could_lead_them(api: FakeApi) -> None:
+    led = {"vhost": "/", "leader": "n/2:1", "members": ["n1", "n/2:1", "n3", "n4"]}
+    alone = {"vhost": "v", "name": "own", "leader": "n/2", "members": ["n/2"]}
+    nodes = [row(name="n1", running=False), row(name="n3", being_drained=True)]
+    queues = [{**led, "name": "far", "leader": "n1"}, alone]
+    queues += [{**led, "name": f"q{number}"} for number in range(5)]
+    draining = row(being_drained=True)
+    api.answers += [ApiAnswer(204, None), *(ApiAnswer(200, each) for each in (draining, nodes))]
+    api.answers.append(ApiAnswer(200, queues))
+    lines = run("drain", "n/2", "--wait", "1e-9").output.splitlines()
+    assert lines[1:] == [
+        "it leads queue 'own' in vhost 'v', also on none",
+        *(
+            f"it leads queue 'q{number}' in vhost '/', also on n1 (down), n3 (draining), n4 (gone)"
+            for number in range(4)
+        ),
+        "and 1 more",
+    ]
 
 
 def test_a_refused_drain_is_not_waited_for(api: FakeApi) -> None:

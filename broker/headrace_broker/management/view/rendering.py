@@ -103,12 +103,13 @@ def render_queue(queue: QueueStatus, now_ms: int) -> dict[str, Any]:
                 "high_bytes": mark.high_bytes,
                 "low_bytes": mark.low_bytes,
             },
-            "snapshot_index": queue.snapshot_index,
             "oldest_message_age_ms": max(0, now_ms - counts.oldest_ms)
             if counts.oldest_ms
             else None,
             "head_message_timestamp": queue.head_timestamp if queue.head_timestamp >= 0 else None,
         }
+    if counts is not None and queue.snapshot_index is not None:
+        body["snapshot_index"] = queue.snapshot_index
     if counts is not None and queue.replicas is not None:
         body["replicas"] = msgspec.to_builtins(queue.replicas)
     return body

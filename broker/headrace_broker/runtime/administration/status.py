@@ -209,7 +209,7 @@ class NodeStatusSource:
         policy = policy_of(node.catalog.catalog, queue)
         operator_policy = policy_of(node.catalog.catalog, queue, operator=True)
         leader = queue.members[0] if not queue.logged else 0
-        snapshot_index = 0
+        snapshot_index = None
         if queue.logged and host is not None:
             leader = node.raft.leader(queue.group)
             snapshot_index = node.raft.snapshot_index(queue.group)

@@ -246,7 +246,7 @@ def test_queue_that_is_elsewhere_shows_no_members(world: World) -> None:
     queue = world.declare("q")
     del world.hosts[queue.group]
     status: Any = world.status.queue("/", "q")
-    assert (status.counts, status.replicas, status.snapshot_index) == (None, None, 0)
+    assert (status.counts, status.replicas, status.snapshot_index) == (None, None, None)
 
 
 def test_memory_and_disk_of_a_node_are_told_as_it_reported_them(world: World) -> None:
