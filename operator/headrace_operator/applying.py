@@ -31,6 +31,7 @@ from headrace_operator.shard_count import ports_fit
 from headrace_operator.specs.cluster import CertificateStatus
 
 MONITORING: Final = "monitoring.coreos.com/"
+MISSING: Final = "SecretMissing"  # reason: a Secret is not as it should be
 
 
 class Applied(NamedTuple):
@@ -46,7 +47,12 @@ class Applied(NamedTuple):
     certificates: list[CertificateStatus]
     news: list[str]
     problem: str
-    reason: str = "SecretMissing"
+    reason: str = MISSING
+
+    @property
+    def lacks_secret(self) -> bool:
+        """True if no manifest was applied, because of a Secret that is not as it should be."""
+        return self.problem != "" and self.reason == MISSING
 
 
 class Applier:

@@ -91,12 +91,13 @@ class ClusterHandler:
         if not applied.problem:
             problem = shards_problem(spec, cluster.shards)
             applied = applied._replace(problem=problem, reason="Shards" if problem else "")
-        view = await self._view(cluster, status, objects, False)
+        held = applied.lacks_secret or not ports_fit(spec, cluster.shards)
+        view = await self._view(cluster, status, objects, held, False)
         status = await self._formed(view, status)
         self._follow(key, view)
         step = self._decide(view)
         if step.action in CAREFUL:
-            view = await self._view(cluster, status, objects, True)
+            view = await self._view(cluster, status, objects, held, True)
             step = self._decide(view)
         return await self._proceed(view, status, applied, step)
 
@@ -196,7 +197,12 @@ class ClusterHandler:
         return applied, objects
 
     async def _view(
-        self, cluster: Cluster, status: BrokerClusterStatus, objects: Objects, closely: bool
+        self,
+        cluster: Cluster,
+        status: BrokerClusterStatus,
+        objects: Objects,
+        held: bool,
+        closely: bool,
     ) -> View:
         api = await connect(self._operator, cluster, objects.pods)
         key = Key(cluster.namespace, cluster.name)
@@ -204,7 +210,7 @@ class ClusterHandler:
         founders = status.founders or cluster.spec.replicas
         most = min(cluster.spec.replicas, NODES_MAX // cluster.shards)
         wanted = most if status.formed else founders
-        if not ports_fit(cluster.spec, cluster.shards):
+        if held:
             wanted = cluster.replicas  # manifests are not applied: neither more nodes nor fewer
         now = self._operator.now()
         seen = seen_cluster(cluster, status, objects, answers, wanted, now)

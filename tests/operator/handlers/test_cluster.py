@@ -156,6 +156,27 @@ def test_ports_that_shards_cannot_have_are_told_and_not_applied(run_operator: An
         assert server.names("v1/pods") == ["mill-0", "mill-1", "mill-2", "mill-3"]
 
 
+def test_a_cluster_that_lacks_a_secret_keeps_its_nodes_as_they_are(run_operator: Any) -> None:
+    server, broker, machines, run = run_operator
+    server.create(CLUSTERS, "mill", cluster(broker))
+    with run():
+        server.wait("a cluster", settled(1))
+        before = server.get("apps/v1/statefulsets", "mill")["spec"]
+        calls, restarts = list(broker.calls), machines.restarts
+        clients = {"clients": {"mode": "Secret", "secretName": "to-come"}}
+        for generation, replicas in ((2, 4), (3, 2)):
+            server.merge(CLUSTERS, "mill", {"spec": {"tls": clients, "replicas": replicas}})
+            found = server.wait("a look", looked_at(generation))
+            [row] = [row for row in found["status"]["conditions"] if row["type"] == "Degraded"]
+            assert (row["reason"], row["message"]) == (
+                "SecretMissing",
+                "Secret to-come has no tls.crt",
+            )
+            server.wait("another", lambda store: not store.objects[NAME]["status"].get("step"))
+            assert server.get("apps/v1/statefulsets", "mill")["spec"] == before
+        assert (broker.calls, machines.restarts) == (calls, restarts)
+
+
 def test_a_cluster_whose_status_is_lost_keeps_its_shards(run_operator: Any) -> None:
     server, broker, _, run = run_operator
     server.create(CLUSTERS, "mill", cluster(broker, shards=4))
