@@ -27,7 +27,7 @@ EXIT_UNAVAILABLE: Final = 5
 
 ADDRESS_DEFAULT: Final = "127.0.0.1:15672"
 ANSWER_S_MAX: Final = 60.0  # seconds; a listing waits some seconds for nodes that do not answer
-PLAIN_COLUMNS: Final = 1000  # of what is printed into a file or a pipe
+PLAIN_COLUMNS: Final = 1000  # of lines that are not cut
 
 Row = Mapping[str, Any]
 Column = str | Callable[[Row], Any]
@@ -144,7 +144,7 @@ class Session:
             table.add_column(title, no_wrap=True, overflow="ellipsis")
         for row in rows:
             table.add_row(*(escape(text_of(_cell(row, each))) for each in columns.values()))
-        console().print(table)
+        console(cuts=False).print(table)
 
     def print_object(self, row: Row, columns: Mapping[str, Column]) -> None:
         """Print one object: a line for each column, or all there is as JSON."""
@@ -154,7 +154,7 @@ class Session:
         table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, show_header=False)
         for title, column in columns.items():
             table.add_row(title, escape(text_of(_cell(row, column))))
-        console().print(table)
+        console(cuts=False).print(table)
 
 
 def refusal(answer: ApiAnswer) -> CommandError:
@@ -168,9 +168,13 @@ def refusal(answer: ApiAnswer) -> CommandError:
     return CommandError(answer.reason, codes.get(answer.status, EXIT_REFUSED))
 
 
-def console() -> Console:
-    """Return the terminal, or something wide where nothing limits lines."""
-    if sys.stdout.isatty() or os.environ.get("COLUMNS"):
+def console(cuts: bool = True) -> Console:
+    """Return the terminal, or something wide where nothing limits lines.
+
+    Args:
+        cuts: whether longer lines are cut where the terminal ends; otherwise it wraps them.
+    """
+    if (cuts and sys.stdout.isatty()) or os.environ.get("COLUMNS"):
         return Console(highlight=False)
     return Console(highlight=False, width=PLAIN_COLUMNS)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,19 @@ def test_a_listing_is_a_table_for_people_and_everything_for_programs(api: FakeAp
     assert line.split() == ["q[1]", "quorum", "3", "yes", "n1,", "n2"]
     assert result.stderr == "Warning: the list is not complete: no answer from n3\n"
     assert msgspec.json.decode(run("queue", "list", "-o", "json").stdout) == rows
+
+
+def test_a_listing_is_not_cut_where_the_terminal_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    session = module.Session({})
+    session.print_rows(
+        [{"name": "q" * 200, "members": ["n1", "n2"]}], {"q": "name", "on": "members"}
+    )
+    assert capsys.readouterr().out.split() == ["q", "on", "q" * 200, "n1,", "n2"]
+    assert module.console().width < module.PLAIN_COLUMNS
 
 
 @pytest.mark.parametrize(
