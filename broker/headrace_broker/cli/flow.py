@@ -15,7 +15,13 @@ from headrace_broker.cli.flow_view import (
     limits_table,
 )
 from headrace_broker.cli.session.api_client import path_of
-from headrace_broker.cli.session.session import Session, SessionGroup, console, print_json
+from headrace_broker.cli.session.session import (
+    Session,
+    SessionGroup,
+    console,
+    print_json,
+    printable,
+)
 
 COUNT_DEFAULT: Final = 50
 COUNT_MAX: Final = 500
@@ -40,7 +46,7 @@ def why(session: Session, name: str) -> None:
         print_json(found)
         return
     terminal = console()
-    terminal.print(found["sentence"], markup=False, soft_wrap=not sys.stdout.isatty())
+    terminal.print(printable(found["sentence"]), markup=False, soft_wrap=not sys.stdout.isatty())
     terminal.print()
     terminal.print(explanation_view(found))
 

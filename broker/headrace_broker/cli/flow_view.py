@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from headrace_broker.cli.session.session import markup
 from headrace_broker.flow import wording
 from headrace_broker.flow.backlog import UNKNOWN
 
@@ -38,12 +38,12 @@ def connections_table(rows: Iterable[Row], width: int) -> Table:
     for row in rows:
         limit, queue = _binding(row)
         cells = [
-            escape(_name(row)),
-            escape(row["user"]),
-            escape(row["node"]),
+            markup(_name(row)),
+            markup(row["user"]),
+            markup(row["node"]),
             f"[{COLOURS.get(row['state'], 'default')}]{row['state']}[/]",
             limit,
-            escape(queue),
+            markup(queue),
             *(_percent(share) for share in row["flow"]["stopped"].values()),
         ]
         if wide:
@@ -73,9 +73,9 @@ def explanation_view(found: Row) -> RenderableType:
     for name, shares in found["by_limit"].items():
         facts.add_row("stopped", f"{name}: {_times(shares)}")
     if found["hint"]:
-        facts.add_row("next", escape(found["hint"]))
+        facts.add_row("next", markup(found["hint"]))
     if found["missing"]:
-        facts.add_row("lacks", escape(f"no answer from {', '.join(found['missing'])}"))
+        facts.add_row("lacks", markup(f"no answer from {', '.join(found['missing'])}"))
     parts.append(facts)
     if found["causes"]:
         filled = found.get("shares_of") == "backlog"
@@ -103,8 +103,8 @@ def causes_table(causes: Iterable[Row], filled: bool = False) -> Table:
         who = wording.origin(cause["kind"], *(cause.get(name) or "" for name in names))
         if cause.get("gone"):
             who += ", gone"
-        cells = [wording.percent(cause["share"]), escape(who)]
-        cells += [escape(cause["node"] or ""), escape(cause["queue"])]
+        cells = [wording.percent(cause["share"]), markup(who)]
+        cells += [markup(cause["node"] or ""), markup(cause["queue"])]
         if filled:
             cells.append(_amount(cause["queued_messages"], cause["queued_bytes"]))
         cells += ["", ""] if cause["kind"] == UNKNOWN else _owes(cause)
@@ -138,7 +138,7 @@ def limits_table(rows: Iterable[Row]) -> Table:
             row.get("unit", ""),
             row.get("source", ""),
             _value(row["default"]),
-            escape(row.get("description", "")),
+            markup(row.get("description", "")),
         )
     return table
 
@@ -157,14 +157,14 @@ def advice_table(rows: Iterable[Row]) -> Table:
     for row in rows:
         until = datetime.fromtimestamp(row["valid_until_ms"] / 1000, UTC)
         table.add_row(
-            escape(row["vhost"]),
-            escape(row["queue"]),
+            markup(row["vhost"]),
+            markup(row["queue"]),
             row["kind"],
             str(row["current"]),
             str(row["value"]),
             f"{until:%Y-%m-%d %H:%M:%S}Z",
-            escape(row["author"]),
-            escape(row["reason"]),
+            markup(row["author"]),
+            markup(row["reason"]),
         )
     return table
 

@@ -6,11 +6,17 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 import click
-from rich.markup import escape
 from rich.table import Table
 
 from headrace_broker.cli.session.api_client import path_of
-from headrace_broker.cli.session.session import Session, SessionGroup, console, pairs, print_json
+from headrace_broker.cli.session.session import (
+    Session,
+    SessionGroup,
+    console,
+    markup,
+    pairs,
+    print_json,
+)
 
 SHOWN_CHARACTERS_MAX: Final = 60  # of a body, in a table
 LIMIT_DEFAULT: Final = 10
@@ -196,8 +202,8 @@ def _table(messages: list[dict[str, Any]]) -> Table:
             str(message["priority"]),
             str(message["acquired_count"]),
             str(message["payload_bytes"]),
-            escape(message["routing_key"]),
-            escape(shown[:SHOWN_CHARACTERS_MAX]) + ("..." if cut else ""),
+            markup(message["routing_key"]),
+            markup(shown[:SHOWN_CHARACTERS_MAX]) + ("..." if cut else ""),
         )
     return table
 

@@ -108,7 +108,7 @@ class QueueStatus(msgspec.Struct, frozen=True):
     counts: QueueCounts | None = None  # what is in it; None without a replica here
     # members of its log, none if kept in memory; None where that is not known
     replicas: tuple[ReplicaStatus, ...] | None = None
-    # log position up to which the replica here is a snapshot; None without a replica with a log here
+    # log position up to which the replica here is a snapshot; None without one that has a log
     snapshot_index: int | None = None
     head_timestamp: int = -1  # the property `timestamp` of the oldest ready message, -1 without
     policy: str = ""  # name of the policy that counts for it, "" for none

@@ -1,6 +1,6 @@
-"""Interface of a node to its gateways: abstract classes, no behaviour.
+"""Interface of a node to its gateways: parts of it, and abstract calls.
 
-They are abstract classes and not traits, as in `contract.port`: interpreted code may subclass them.
+It is an abstract class and not a trait, as in `contract.port`: interpreted code may subclass it.
 Everything here is called on the event loop's thread. Methods that are not coroutines neither block
 nor raise for what a peer did.
 """
@@ -29,10 +29,11 @@ if TYPE_CHECKING:
     from headrace_broker.runtime.clients.client_counts import ClientCounts
     from headrace_broker.runtime.clients.replies import Replies
     from headrace_broker.runtime.cluster.topology import Topology
+    from headrace_broker.runtime.intake.client_flow import ClientFlow
     from headrace_broker.runtime.intake.quotas import Quotas
     from headrace_broker.runtime.lease.leasing import LeaseClient
     from headrace_broker.runtime.routing.router import Router
-    from headrace_broker.runtime.security.authenticator import Verdict
+    from headrace_broker.runtime.security.authenticator import Authenticator
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -43,9 +44,11 @@ class Broker:
     cluster_name: str  # for `server-properties`
     boot: int  # how many times this node was started
     limits: ClientLimits  # what clients may ask for
+    authenticator: Authenticator  # who is who they say
     permissions: Permissions  # what users may do
     standings: PermissionWatches  # what runs by that
     quotas: Quotas  # how fast they may publish
+    client_flow: ClientFlow  # what they are told of flow control
     client_counts: ClientCounts  # how many connections and channels they may have
     ledger: Ledger  # who owes what on this node
     flow: FlowLimits  # the limits of flow control in force on it
@@ -64,24 +67,8 @@ class Broker:
         """Return a time in microseconds that only goes forward, from an unknown beginning."""
 
     @abstractmethod
-    def blocked_after_ms(self, user: str, vhost: str) -> i64:
-        """Return when a user's clients in a vhost are told that they are held, 0 for never."""
-
-    @abstractmethod
     def queue_by_group(self, group: int) -> Queue | None:
         """Return the definition of the queue that has a group."""
-
-    @abstractmethod
-    def tells_channel_flow(self, user: str, vhost: str) -> bool:
-        """Return whether alarms are told to a user's clients in a vhost by channel.flow too."""
-
-    @abstractmethod
-    async def authenticate(self, user: str, password: str, host: str) -> Verdict:
-        """Return whether the password is right and the user may come from a host."""
-
-    @abstractmethod
-    def admits(self, user: str, host: str) -> bool:
-        """Return whether a user, proven by other means, is known and may come from a host."""
 
     @abstractmethod
     def vhost_exists(self, vhost: str) -> bool:

@@ -38,14 +38,30 @@ from headrace_broker.runtime.broker_port import Broker
 from headrace_broker.runtime.clients.client_counts import ClientCounts
 from headrace_broker.runtime.clients.replies import Replies
 from headrace_broker.runtime.contract.port import ConnectionInfo, QueueClient, QueueListener
+from headrace_broker.runtime.intake.client_flow import ClientFlow
 from headrace_broker.runtime.intake.intake_turns import IntakeTurns
 from headrace_broker.runtime.intake.loop_watch import LoopWatch
 from headrace_broker.runtime.intake.quotas import Quotas
 from headrace_broker.runtime.routing.router import Router
 from headrace_broker.runtime.rpc.correlator import Rpc
-from headrace_broker.runtime.security.authenticator import Verdict, is_loopback
+from headrace_broker.runtime.security.authenticator import Authenticator, Verdict, is_loopback
 
 WINDOW_BYTES = 256 << 10
+
+
+class FakeAuthenticator(Authenticator):
+    def __init__(self, broker: FakeBroker) -> None:
+        self.broker = broker
+
+    async def check(self, name: str, password: str, host: str) -> Verdict:
+        broker = self.broker
+        await broker.gate
+        right = name in broker.users and password == name and is_loopback(host)
+        wait_s = broker.wait_s
+        return Verdict(right and not wait_s, wait_s, broker.rules.session_epoch(name))
+
+    def admits(self, name: str, host: str) -> bool:
+        return name == "guest" and is_loopback(host)
 
 
 class FakeBroker(Broker):
@@ -71,7 +87,6 @@ class FakeBroker(Broker):
         self.effort_turns = EffortTurns(self.call_soon, self._effort_us)
         self.loop_watch = LoopWatch()
         self.republish_account = self.ledger.open(Cause("n1/republish", REPUBLISH, "", "n1"))
-        self.channel_flow = False
         self.gate = Gate()
         self.hold_confirms = self.congested = False
         self.hold_loans = False
@@ -82,6 +97,7 @@ class FakeBroker(Broker):
         self.exchanges: dict[str, Exchange] = {}
         self.bindings: list[Binding] = []
         self.connections: dict[str, ConnectionInfo] = {}
+        self.client_flow = ClientFlow(self.rules, self.ledger)
         self.client_counts = ClientCounts(self.rules, self.connections)
         self.behind: list[Callable[[], object]] = []  # changes elsewhere that did not arrive yet
         self.deletes_declared = False  # another client deletes each queue once it is declared
@@ -91,6 +107,7 @@ class FakeBroker(Broker):
         self.router = Router()
         self.replies = Replies(Rpc(1, lambda node, data: False), lambda node, payload: False)
         self.topology = FakeTopology(self)
+        self.authenticator = FakeAuthenticator(self)
         self.immediate = False
         self.not_immediate: set[str] = set()
         self.tags: tuple[str, ...] = ()
@@ -156,14 +173,6 @@ class FakeBroker(Broker):
             if not client.closed:
                 client.listener.on_writable(client)
 
-    async def authenticate(self, user: str, password: str, host: str) -> Verdict:
-        await self.gate
-        right = user in self.users and password == user and is_loopback(host)
-        return Verdict(right and not self.wait_s, self.wait_s, self.rules.session_epoch(user))
-
-    def admits(self, user: str, host: str) -> bool:
-        return user == "guest" and is_loopback(host)
-
     def vhost_exists(self, vhost: str) -> bool:
         return vhost == "/"
 
@@ -192,15 +201,9 @@ class FakeBroker(Broker):
     def clock_us(self) -> int:
         return self.now_us
 
-    def blocked_after_ms(self, user: str, vhost: str) -> int:
-        return int(self.flow.blocked_after_ms)
-
     def queue_by_group(self, group: int) -> Queue | None:
         found = [fake.definition for fake in self.queues.values()]
         return next((queue for queue in found if queue.group == group), None)
-
-    def tells_channel_flow(self, user: str, vhost: str) -> bool:
-        return self.channel_flow
 
     def open_queue(self, queue: Queue, listener: QueueListener, account: Account) -> QueueClient:
         client = FakeClient(self, self.queues[queue.name], listener, account)

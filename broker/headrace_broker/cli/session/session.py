@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -11,9 +12,9 @@ from urllib.parse import quote
 
 import click
 import msgspec
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 from typing_extensions import override
 
 from headrace_broker.cli.session.api_client import ApiAnswer, ApiClient, ApiError
@@ -27,7 +28,7 @@ EXIT_UNAVAILABLE: Final = 5
 
 ADDRESS_DEFAULT: Final = "127.0.0.1:15672"
 ANSWER_S_MAX: Final = 60.0  # seconds; a listing waits some seconds for nodes that do not answer
-PLAIN_COLUMNS: Final = 1000  # of lines that are not cut
+PLAIN_COLUMNS: Final = 1000  # of what is printed into a file or a pipe
 
 Row = Mapping[str, Any]
 Column = str | Callable[[Row], Any]
@@ -139,22 +140,16 @@ class Session:
         if self.as_json:
             print_json(list(rows))
             return
-        table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False)
-        for title in columns:
-            table.add_column(title, no_wrap=True, overflow="ellipsis")
-        for row in rows:
-            table.add_row(*(escape(text_of(_cell(row, each))) for each in columns.values()))
-        console(cuts=False).print(table)
+        cells = [[_text(row, each) for each in columns.values()] for row in rows]
+        head, *lines = _lines([list(columns), *cells])
+        click.echo("\n".join([click.style(head, bold=True), *lines]))
 
     def print_object(self, row: Row, columns: Mapping[str, Column]) -> None:
         """Print one object: a line for each column, or all there is as JSON."""
         if self.as_json:
             print_json(row)
             return
-        table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, show_header=False)
-        for title, column in columns.items():
-            table.add_row(title, escape(text_of(_cell(row, column))))
-        console(cuts=False).print(table)
+        click.echo("\n".join(_lines([[title, _text(row, columns[title])] for title in columns])))
 
 
 def refusal(answer: ApiAnswer) -> CommandError:
@@ -168,13 +163,9 @@ def refusal(answer: ApiAnswer) -> CommandError:
     return CommandError(answer.reason, codes.get(answer.status, EXIT_REFUSED))
 
 
-def console(cuts: bool = True) -> Console:
-    """Return the terminal, or something wide where nothing limits lines.
-
-    Args:
-        cuts: whether longer lines are cut where the terminal ends; otherwise it wraps them.
-    """
-    if (cuts and sys.stdout.isatty()) or os.environ.get("COLUMNS"):
+def console() -> Console:
+    """Return the terminal, or something wide where nothing limits lines."""
+    if sys.stdout.isatty() or os.environ.get("COLUMNS"):
         return Console(highlight=False)
     return Console(highlight=False, width=PLAIN_COLUMNS)
 
@@ -182,6 +173,16 @@ def console(cuts: bool = True) -> Console:
 def print_json(found: Any) -> None:
     """Print what the API answers, for programs."""
     click.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
+
+
+def printable(text: str) -> str:
+    """Return a text, maybe a client's, with escapes in place of what controls a terminal."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+def markup(text: str) -> str:
+    """Return markup of rich that shows a text as it is."""
+    return escape(printable(text))
 
 
 def text_of(value: object) -> str:
@@ -197,8 +198,15 @@ def text_of(value: object) -> str:
     return str(value)
 
 
-def _cell(row: Row, column: Column) -> Any:
-    return row.get(column) if isinstance(column, str) else column(row)
+def _text(row: Row, column: Column) -> str:
+    """Return what stands in a column of a row."""
+    return printable(text_of(row.get(column) if isinstance(column, str) else column(row)))
+
+
+def _lines(rows: list[list[str]]) -> list[str]:
+    """Return the lines of a table: each column is as wide as it needs, and terminals wrap lines."""
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(set_cell_size, row, widths)).rstrip() for row in rows]
 
 
 # Options

@@ -108,11 +108,11 @@ class NodeStatusSource:
 
     async def authenticate(self, user: str, password: str, host: str) -> Verdict:
         """Return whether the password is right and the user may come from there."""
-        return await self._node.broker.authenticate(user, password, host)
+        return await self._node.broker.authenticator.check(user, password, host)
 
     def admits(self, user: str, host: str) -> bool:
         """Return whether a user whom a certificate has proven may come from there."""
-        return self._node.broker.admits(user, host)
+        return self._node.broker.authenticator.admits(user, host)
 
     def name_of(self, node: int) -> str:
         """Return a node's name by its id, or the id of one that is not known."""

@@ -43,7 +43,7 @@ from headrace_broker.runtime.intake.quotas import Quotas
 from headrace_broker.runtime.lease.group_commands import amqp_errors
 from headrace_broker.runtime.lease.leasing import LeaseClient
 from headrace_broker.runtime.routing.router import Router
-from headrace_broker.runtime.security.authenticator import Authenticator, Verdict
+from headrace_broker.runtime.security.authenticator import Authenticator
 
 
 def _soon(callback: Callable[[], None]) -> None:
@@ -56,7 +56,7 @@ def _now_us() -> int:
 
 @final
 class NodeBroker(Broker):
-    """Passes each call on to the part that answers it."""
+    """Parts of a node that gateways use, and calls that need several of them."""
 
     def __init__(
         self,
@@ -116,23 +116,7 @@ class NodeBroker(Broker):
             if info.control is not None:
                 info.control.limits_changed()
 
-    @override
-    def blocked_after_ms(self, user: str, vhost: str) -> i64:
-        return self.client_flow.blocked_after_ms(user, vhost)
-
-    @override
-    def tells_channel_flow(self, user: str, vhost: str) -> bool:
-        return self.client_flow.channel_flow(user, vhost)
-
     # Looking up
-
-    @override
-    async def authenticate(self, user: str, password: str, host: str) -> Verdict:
-        return await self.authenticator.check(user, password, host)
-
-    @override
-    def admits(self, user: str, host: str) -> bool:
-        return self.authenticator.admits(user, host)
 
     @property
     def login_counts(self) -> dict[tuple[str, str], int]:

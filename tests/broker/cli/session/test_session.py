@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -119,17 +118,19 @@ def test_a_listing_is_a_table_for_people_and_everything_for_programs(api: FakeAp
     assert msgspec.json.decode(run("queue", "list", "-o", "json").stdout) == rows
 
 
-def test_a_listing_is_not_cut_where_the_terminal_ends(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+def test_a_listing_is_neither_cut_nor_padded_at_its_end(capsys: pytest.CaptureFixture[str]) -> None:
     session = module.Session({})
-    session.print_rows(
-        [{"name": "q" * 200, "members": ["n1", "n2"]}], {"q": "name", "on": "members"}
-    )
-    assert capsys.readouterr().out.split() == ["q", "on", "q" * 200, "n1,", "n2"]
-    assert module.console().width < module.PLAIN_COLUMNS
+    rows: list[dict[str, Any]] = [
+        {"name": "q" * 200, "on": ["n1", "n2"]},
+        {"name": "\u4e2d[b]\x1b[2J", "on": None},
+    ]
+    session.print_rows(rows, {"name": "name", "on": "on"})
+    head, first, second = capsys.readouterr().out.splitlines()
+    assert head == "name".ljust(200) + "  on"
+    assert first == "q" * 200 + "  n1, n2"
+    assert second == "\u4e2d[b]\\x1b[2J"
+    session.print_object(rows[1], {"name": "name", "on": "on"})
+    assert capsys.readouterr().out == "name  \u4e2d[b]\\x1b[2J\non\n"
 
 
 @pytest.mark.parametrize(

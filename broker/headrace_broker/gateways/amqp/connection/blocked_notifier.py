@@ -116,7 +116,8 @@ class ConnectionBlockedNotifier(BlockedNotifier):
         if active:
             wanted = output.channels_stopped  # those that were stopped go on, whatever is on now
         else:
-            wanted = self._channel_flow or output.broker.tells_channel_flow(info.user, info.vhost)
+            told = output.broker.client_flow.channel_flow(info.user, info.vhost)
+            wanted = self._channel_flow or told
         if wanted:
             output.channels_stopped = not active
             self._channels.tell_flow(active)
@@ -146,7 +147,8 @@ class ConnectionBlockedNotifier(BlockedNotifier):
         if not self.tell_blocked:
             return
         info = self._info
-        after_ms = self._after_ms or self._output.broker.blocked_after_ms(info.user, info.vhost)
+        chosen = self._output.broker.client_flow.blocked_after_ms(info.user, info.vhost)
+        after_ms = self._after_ms or chosen
         if after_ms > 0:
             self._output.admission.timers.set(TIMER_TELL, after_ms / 1000, self._tell_flow)
 

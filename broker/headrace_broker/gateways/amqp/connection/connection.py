@@ -335,10 +335,10 @@ class Connection(ChannelOwner):
         wait_s = 0.0
         try:
             if password is None:
-                right = self._broker.admits(user, self._host)
+                right = self._broker.authenticator.admits(user, self._host)
                 self.info.session_epoch = self._broker.standings.epoch(user)
             else:
-                verdict = await self._broker.authenticate(user, password, self._host)
+                verdict = await self._broker.authenticator.check(user, password, self._host)
                 right, wait_s = verdict.right, verdict.wait_s
                 self.info.session_epoch = verdict.epoch
             self._authenticated(right, wait_s)

@@ -77,12 +77,12 @@ async def authenticate(broker: Broker, context: Context, tls: ServerTls | None =
     number = request if _REQUEST_ID.fullmatch(request) else secrets.token_hex(8)
     ACTOR.set(Actor(user, f"{host}:{port}", PROTOCOL, number))
     if login is not None:
-        verdict = await broker.authenticate(*login, host)
+        verdict = await broker.authenticator.check(*login, host)
         if verdict.wait_s > 0:
             raise _later(verdict.wait_s)
         right, epoch = verdict.right, verdict.epoch
     else:
-        right = given is None and bool(user) and broker.admits(user, host)
+        right = given is None and bool(user) and broker.authenticator.admits(user, host)
         epoch = broker.standings.epoch(user)
     if not right:
         raise _refused("metadata authorization: log in with Basic and a user of the broker")

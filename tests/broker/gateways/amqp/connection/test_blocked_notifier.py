@@ -152,10 +152,10 @@ def test_channel_flow_is_told_to_all_channels_of_clients_that_want_it(kit, broke
 
 
 def test_channel_flow_is_told_where_the_broker_says_so(broker, peer):
-    broker.channel_flow = True
+    broker.rules.put_user_limits("guest", {"channel-flow": 1})
     broker.block("low")
     assert names(peer.turn()) == ["Channel.Flow"]
-    broker.channel_flow = False
+    broker.rules.put_user_limits("guest", {})
     broker.block("")
     assert names(peer.turn()) == ["Channel.Flow"]  # or it would stay stopped
 

@@ -34,8 +34,9 @@ class Users:
         self._node = node
         self.node_name = "n1"
         self.standings = node.standings
+        self.authenticator = self
 
-    async def authenticate(self, user: str, password: str, host: str) -> Any:
+    async def check(self, user: str, password: str, host: str) -> Any:
         return await self._node.authenticate(user, password, host)
 
     def user_tags(self, user: str) -> tuple[str, ...]:
