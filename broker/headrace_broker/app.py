@@ -65,7 +65,7 @@ async def serve(
         config: what the node is told.
         stop: set to stop it.
         hang_up: set to have certificates read anew.
-        serving: is set once clients are let in.
+        serving: is set once the node has caught up, and lets clients in unless it is drained.
 
     Raises:
         ConfigError: a file that the configuration names does not hold what it should.

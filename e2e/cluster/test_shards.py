@@ -14,6 +14,7 @@ from typing import Any, Final
 from urllib.request import Request, urlopen
 
 import pytest
+from e2e.chaos.processes import shard_pids
 from e2e.harness.cluster import Cluster, wait_for
 from e2e.harness.command import run_command
 from e2e.harness.ports import free_sharded_port
@@ -60,16 +61,6 @@ def states(cluster: Cluster, name: str = "n1") -> list[list[bool]]:
     """Return by node which of its processes run, as a node sees it and they answer."""
     found = rows(cluster, "/api/cluster/nodes", name)
     return [[each["leaders"] is not None for each in row["shards"]] for row in found]
-
-
-def pids(cluster: Cluster, name: str) -> dict[int, int]:
-    """Return the processes of a node by the number of the shard."""
-    parent = cluster.pid(name)
-    found = {}
-    for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        found[int(words[words.index(b"--shard") + 1])] = int(pid)
-    return found
 
 
 def publish(cluster: Cluster, name: str, text: str) -> None:
@@ -190,7 +181,7 @@ def test_one_address_leads_to_all_processes_of_a_node(sharded: Cluster) -> None:
 
 def test_a_node_is_one_row_wherever_nodes_are_listed(sharded: Cluster) -> None:
     api = sharded.node("n1").api
-    hanging = pids(sharded, "n2")[1]
+    hanging = shard_pids(sharded.pid("n2"))[1]
     with sharded.stopped("n2"):  # the one that watches it
         os.kill(hanging, signal.SIGSTOP)
         wait_for("its absence", lambda: states(sharded)[1] == [True, False])
@@ -199,7 +190,9 @@ def test_a_node_is_one_row_wherever_nodes_are_listed(sharded: Cluster) -> None:
         assert "Nodes that are down: none\nShards that are down: n2:1\n" in told
         refused = sharded.node("n2").api.request("PUT", "/api/log-level", {"level": "info"})
         assert refused.body["reason"] == "the level is set, but not of n2:1: no answer"
-    wait_for("another in its place", lambda: pids(sharded, "n2").get(1, hanging) != hanging)
+    wait_for(
+        "another in its place", lambda: shard_pids(sharded.pid("n2")).get(1, hanging) != hanging
+    )
     assert "process n2:1 hangs: " in sharded.node("n2").log_file.read_text()
     wait_for("all processes", lambda: states(sharded) == [[True, True]] * 3)
     overview = api.request("GET", "/api/overview").body
@@ -216,12 +209,12 @@ def test_a_node_is_one_row_wherever_nodes_are_listed(sharded: Cluster) -> None:
 def test_a_process_that_is_killed_is_started_again_alone(sharded: Cluster) -> None:
     declare(sharded)
     publish(sharded, "n3", "before")
-    before = pids(sharded, "n2")
+    before = shard_pids(sharded.pid("n2"))
     os.kill(before[1], signal.SIGKILL)
     publish(sharded, "n3", "meanwhile")  # the queues that it led are led elsewhere
     wait_for("the process", lambda: states(sharded) == [[True, True]] * 3)
-    wait_for("a new process", lambda: len(pids(sharded, "n2")) == SHARDS)
-    after = pids(sharded, "n2")
+    wait_for("a new process", lambda: len(shard_pids(sharded.pid("n2"))) == SHARDS)
+    after = shard_pids(sharded.pid("n2"))
     assert after[0] == before[0]
     assert after[1] != before[1]
     publish(sharded, "n2", "after")
@@ -232,7 +225,7 @@ def test_a_process_that_is_killed_is_started_again_alone(sharded: Cluster) -> No
 def test_a_node_that_is_killed_is_gone_with_all_its_processes(sharded: Cluster) -> None:
     declare(sharded)
     publish(sharded, "n1", "before")
-    before = pids(sharded, "n2")
+    before = shard_pids(sharded.pid("n2"))
     sharded.kill("n2")
     wait_for(
         "their end", lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in before.values())

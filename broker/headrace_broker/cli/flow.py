@@ -15,13 +15,8 @@ from headrace_broker.cli.flow_view import (
     limits_table,
 )
 from headrace_broker.cli.session.api_client import path_of
-from headrace_broker.cli.session.session import (
-    Session,
-    SessionGroup,
-    console,
-    print_json,
-    printable,
-)
+from headrace_broker.cli.session.printable import printable
+from headrace_broker.cli.session.session import Session, SessionGroup, console, print_json
 
 COUNT_DEFAULT: Final = 50
 COUNT_MAX: Final = 500

@@ -18,6 +18,7 @@ import msgspec
 from typing_extensions import override
 
 from headrace_broker.cli.log_budget import LogBudget
+from headrace_broker.cli.session.printable import printable
 from headrace_broker.config.configuration import ConfigError, LoggingSection
 from headrace_broker.model import limits
 from headrace_broker.runtime.security.audit import LOG as AUDIT
@@ -47,7 +48,7 @@ class HumanFormatter(logging.Formatter):
     @override
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = _bounded(record.message, limits.LOG_MESSAGE_CHARACTERS_MAX)
-        line = _escaped(super().formatMessage(record)).replace(_FIELDS, _NO_FIELDS)
+        line = printable(super().formatMessage(record)).replace(_FIELDS, _NO_FIELDS)
         fields = _event_fields(record)
         if fields:
             pairs = [f"{key}={quoted(value)}" for key, value in fields.items()]
@@ -124,20 +125,7 @@ def _bounded(text: str, characters_max: int) -> str:
 def _indented(text: str) -> str:
     """Return lines none of which begins like a record's."""
     lines = _bounded(text, limits.LOG_EXCEPTION_CHARACTERS_MAX).split("\n")
-    return "\n".join(f"  {_escaped(line)}" for line in lines)
-
-
-def _escaped(text: str) -> str:
-    """Return a text with what cannot be shown as Python writes it.
-
-    That is control characters, separators of lines, what changes the direction of text or has no
-    width, and lone surrogates, which no file takes.
-    """
-    if text.isprintable():
-        return text
-    return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
-    )
+    return "\n".join(f"  {printable(line)}" for line in lines)
 
 
 def _json(line: dict[str, Any]) -> str:

@@ -12,7 +12,11 @@ from headrace_broker.cli.session.progress import gauge, poll, wait_option
 from headrace_broker.cli.session.session import Column, CommandError, Row, Session, SessionGroup
 from headrace_broker.model.shard import node_name
 
-QUEUES_SHOWN_MAX: Final = 5  # of those that a node leads that cannot be drained
+QUEUES_SHOWN_MAX: Final = 5  # of those that a node was to hand over
+
+
+class TooLateError(CommandError):
+    """A node is not as it should be in time."""
 
 
 @click.group(cls=SessionGroup)
@@ -80,8 +84,8 @@ def drain(session: Session, name: str, seconds: float) -> None:
     if seconds:
         try:
             row = wait(session, name, lambda row: bool(row["drained"]), seconds, "drained")
-        except CommandError as error:
-            raise CommandError("\n".join([str(error), *_led_still(session, name)])) from None
+        except TooLateError as error:
+            raise TooLateError("\n".join([str(error), *_led_still(session, name)])) from None
         session.done(f"node '{name}' is drained; it has {row['replicas']} replicas")
         if row["alone"]:
             session.done(f"{row['alone']} of them lead queues that have no other replica")
@@ -90,14 +94,22 @@ def drain(session: Session, name: str, seconds: float) -> None:
 
 
 def _led_still(session: Session, name: str) -> list[str]:
-    """Return lines about queues that a node leads, and how the nodes are that could take them."""
-    states = {row["name"]: state_of(row) for row in session.get(path_of("cluster", "nodes"))}
+    """Return lines about queues that a node, or one process of it, has not handed over.
+
+    Each says how the nodes are that could lead it; there is none about queues without another
+    replica, which keep nobody waiting, and none without answers.
+    """
+    try:
+        states = {row["name"]: state_of(row) for row in session.get(path_of("cluster", "nodes"))}
+        queues = session.get(path_of("queues"))
+    except CommandError:
+        return []
     found = []
-    for queue in session.get(path_of("queues")):
-        if node_name(queue["leader"]) == name:
-            others = [each for each in map(node_name, queue["members"]) if each != name]
-            where = ", ".join(f"{each} ({states.get(each, 'gone')})" for each in others)
-            text = f"queue '{queue['name']}' in vhost '{queue['vhost']}', also on {where or 'none'}"
+    for queue in queues:
+        others = {node_name(each) for each in queue["members"]} - {node_name(name)}
+        if others and name in (queue["leader"], node_name(queue["leader"])):
+            where = ", ".join(f"{each} ({states.get(each, 'gone')})" for each in sorted(others))
+            text = f"queue '{queue['name']}' in vhost '{queue['vhost']}', also on {where}"
             found.append(f"it leads {text}")
     more = len(found) - QUEUES_SHOWN_MAX
     return [*found[:QUEUES_SHOWN_MAX], *([f"and {more} more"] if more > 0 else [])]
@@ -168,7 +180,7 @@ def forget(session: Session, name: str, replicas: str, seconds: float) -> None:
 def wait(
     session: Session, name: str, check: Callable[[Row], bool], seconds: float, what: str
 ) -> dict[str, Any]:
-    """Ask for a node until it is as it should be, and return it; CommandError when too late."""
+    """Ask for a node until it is as it should be, and return it; TooLateError when too late."""
     row: dict[str, Any] = {}
     with gauge(f"waiting for node '{name}'", session.as_json) as shown:
 
@@ -181,7 +193,7 @@ def wait(
         if poll(is_so, seconds):
             return row
     text = f"node '{name}' is not {what} after {seconds:g} s: {_figures(row)}"
-    raise CommandError(text)
+    raise TooLateError(text)
 
 
 def _figures(row: Row) -> str:

@@ -6,14 +6,13 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 import click
-from rich.table import Table
 
 from headrace_broker.cli.session.api_client import path_of
 from headrace_broker.cli.session.session import (
+    Column,
+    Row,
     Session,
     SessionGroup,
-    console,
-    markup,
     pairs,
     print_json,
 )
@@ -117,7 +116,7 @@ def peek(session: Session, name: str, after: int, limit: int) -> None:
     if session.as_json:
         print_json(page)
         return
-    console().print(_table(page["messages"]))
+    session.print_rows(page["messages"], COLUMNS)
     if page["next_after"] is not None:
         click.echo(f"more: --after {page['next_after']}")
 
@@ -186,26 +185,24 @@ def _messages(session: Session, name: str) -> str:
     return path_of("queues", session.vhost, name, "messages")
 
 
-def _table(messages: list[dict[str, Any]]) -> Table:
-    table = Table(box=None)
-    for title in ("id", "age", "priority", "delivered", "bytes", "routing key", "body"):
-        table.add_column(title, no_wrap=True)
-    for message in messages:
-        body = message["payload"]
-        if message["payload_encoding"] == "base64" and body:
-            body = f"base64 {body}"
-        shown = "".join(each if each.isprintable() else "." for each in body)
-        cut = len(shown) > SHOWN_CHARACTERS_MAX or message.get("truncated", False)
-        table.add_row(
-            str(message["id"]),
-            f"{message['age_ms'] / 1000:.1f} s",
-            str(message["priority"]),
-            str(message["acquired_count"]),
-            str(message["payload_bytes"]),
-            markup(message["routing_key"]),
-            markup(shown[:SHOWN_CHARACTERS_MAX]) + ("..." if cut else ""),
-        )
-    return table
+def _body(message: Row) -> str:
+    """Return the beginning of a body."""
+    body = message["payload"]
+    if message["payload_encoding"] == "base64" and body:
+        body = f"base64 {body}"
+    head = "".join(each if each.isprintable() else "." for each in body[:SHOWN_CHARACTERS_MAX])
+    return head + ("..." if len(body) > len(head) or message.get("truncated", False) else "")
+
+
+COLUMNS: Final[dict[str, Column]] = {
+    "id": "id",
+    "age": lambda row: f"{row['age_ms'] / 1000:.1f} s",
+    "priority": "priority",
+    "delivered": "acquired_count",
+    "bytes": "payload_bytes",
+    "routing key": "routing_key",
+    "body": _body,
+}
 
 
 def _list(numbers: list[int]) -> str:

@@ -52,19 +52,19 @@ def _heartbeats(file: int) -> memoryview:
 async def beat(file: int, shard: int, serving: asyncio.Event) -> None:
     """Count a process's heartbeats from the time on that it serves, until cancelled.
 
+    The last count stands then: a process that hangs at its end is killed as well.
+
     Args:
         file: descriptor that the supervisor handed on.
         shard: number of the process.
         serving: set when it serves; what comes before may take the event loop as long as it needs.
     """
-    await serving.wait()
     counts = _heartbeats(file)
-    try:
-        while True:
-            counts[shard] += 1
-            await asyncio.sleep(HEARTBEAT_S)
-    finally:
-        counts[shard] = 0
+    counts[shard] = 0
+    await serving.wait()
+    while True:
+        counts[shard] += 1
+        await asyncio.sleep(HEARTBEAT_S)
 
 
 def check_unshared(host: str, port: int) -> None:

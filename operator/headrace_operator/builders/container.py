@@ -37,14 +37,13 @@ _OWN_NAME: Final = "$(HEADRACE_NODE_NAME)"
 def container(cluster: Cluster) -> Manifest:
     """Return the container of a node."""
     spec = cluster.spec
-    variables = [*environment(cluster), *(spec.pod.extra_env or [])]
     found: Manifest = {
         "name": NAME,
         "image": cluster.image,
         "imagePullPolicy": spec.image_pull_policy,
         "command": ["headrace"],
         "args": ["serve", "--log-level", spec.config.logging.level],
-        "env": list({row.get("name"): row for row in variables}.values()),  # the last one counts
+        "env": _with_extra(environment(cluster), spec.pod.extra_env or []),
         "ports": [
             {"name": name, "containerPort": port, "protocol": "TCP"}
             for name, port in {**cluster.ports, **cluster.inner_ports}.items()
@@ -61,6 +60,18 @@ def container(cluster: Cluster) -> Manifest:
     if spec.pod.pre_stop_sleep_seconds:
         found["lifecycle"] = {"preStop": {"sleep": {"seconds": spec.pod.pre_stop_sleep_seconds}}}
     return found
+
+
+def _with_extra(own: list[Manifest], extra: list[Manifest]) -> list[Manifest]:
+    """Return all variables, each once: those of a user replace the operator's, but for SHARDS.
+
+    A variable may refer to those before it, so the user's stand behind what is known of the pod.
+    """
+    given = [row for row in extra if row.get("name") != SHARDS]
+    names = {row.get("name") for row in given}
+    rows = [row for row in own if row["name"] not in names]
+    first = [row for row in rows if "valueFrom" in row]
+    return [*first, *given, *(row for row in rows if "value" in row)]
 
 
 def _resources(cluster: Cluster) -> Manifest:

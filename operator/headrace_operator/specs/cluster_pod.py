@@ -105,8 +105,8 @@ class Pod(Spec, frozen=True, kw_only=True):
             clients; it needs some ten.
         pre_stop_sleep_seconds: between the moment when a pod is no endpoint any more and that when
             its node is told to stop, so that nobody is sent to it meanwhile.
-        extra_env: variables of the container, such as HEADRACE_RAFT_TICK_MS; they count before
-            those that the operator sets.
+        extra_env: variables of the container, such as HEADRACE_RAFT_TICK_MS; they replace those of
+            the operator, but for HEADRACE_NODE_SHARDS.
         override: merged into the pod template at last, for what is not foreseen here. Lists of
             objects with names are merged by name; an empty list clears.
     """

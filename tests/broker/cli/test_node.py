@@ -104,24 +104,36 @@ def test_a_drain_that_takes_too_long_fails_and_says_what_is_left(api: FakeApi) -
     assert result.output == ("Error: node 'n/2' is not drained after 1e-09 s: leads 3, 7 clients\n")
 
 
-def test_a_drain_that_takes_too_long_names_queues_and_who_could_lead_them(api: FakeApi) -> None:
+@pytest.mark.parametrize("name", ["n/2", "n/2:1"])
+def test_a_drain_that_takes_too_long_names_queues_and_who_could_lead_them(
+    api: FakeApi, name: str
+) -> None:
     led = {"vhost": "/", "leader": "n/2:1", "members": ["n1", "n/2:1", "n3", "n4"]}
-    alone = {"vhost": "v", "name": "own", "leader": "n/2", "members": ["n/2"]}
+    alone = {"vhost": "v", "name": "own", "leader": "n/2:1", "members": ["n/2:1"]}
     nodes = [row(name="n1", running=False), row(name="n3", being_drained=True)]
     queues = [{**led, "name": "far", "leader": "n1"}, alone]
-    queues += [{**led, "name": f"q{number}"} for number in range(5)]
+    queues += [{**led, "name": f"q{number}\x1b"} for number in range(6)]
     draining = row(being_drained=True)
     api.answers += [ApiAnswer(204, None), *(ApiAnswer(200, each) for each in (draining, nodes))]
     api.answers.append(ApiAnswer(200, queues))
-    lines = run("drain", "n/2", "--wait", "1e-9").output.splitlines()
+    lines = run("drain", name, "--wait", "1e-9").output.splitlines()
     assert lines[1:] == [
-        "it leads queue 'own' in vhost 'v', also on none",
         *(
-            f"it leads queue 'q{number}' in vhost '/', also on n1 (down), n3 (draining), n4 (gone)"
-            for number in range(4)
+            f"it leads queue 'q{number}\\x1b' in vhost '/', "
+            "also on n1 (down), n3 (draining), n4 (gone)"
+            for number in range(5)
         ),
         "and 1 more",
     ]
+
+
+def test_a_drain_ends_as_it_fails(api: FakeApi) -> None:
+    api.answers += [ApiAnswer(204, None), ApiAnswer(404, {"reason": "no node 'n/2'"})]
+    assert run("drain", "n/2").exit_code == 3
+    api.answers += [ApiAnswer(204, None), ApiAnswer(200, row()), ApiAnswer(503, {"reason": "busy"})]
+    result = run("drain", "n/2", "--wait", "1e-9")
+    assert (result.exit_code, result.output.count("\n")) == (1, 1)
+    assert "is not drained after" in result.output
 
 
 def test_a_refused_drain_is_not_waited_for(api: FakeApi) -> None:

@@ -98,7 +98,14 @@ def test_a_node_has_its_time_to_recover_before_it_is_started_anew(make_cluster: 
 
 
 def test_extra_variables_replace_those_of_the_operator(make_cluster: Any) -> None:
-    own = {"name": "HEADRACE_POD_ZONE", "value": "rack-7"}
-    variables = container(make_cluster({"pod": {"extraEnv": [own]}}))["env"]
-    assert [row for row in variables if row["name"] == own["name"]] == [own]
-    assert len(variables) == len(container(make_cluster())["env"])
+    rack = {"name": "RACK", "value": "r-$(HEADRACE_NODE_NAME)"}
+    zone = {"name": "HEADRACE_POD_ZONE", "value": "$(RACK)"}
+    shards = {"name": "HEADRACE_NODE_SHARDS", "value": "auto"}
+    spec = {"pod": {"extraEnv": [rack, zone, shards]}, "shards": 2}
+    variables = container(make_cluster(spec)._replace(shards=2))["env"]
+    names = [row["name"] for row in variables]
+    assert len(set(names)) == len(names) == len(container(make_cluster())["env"]) + 2
+    assert variables[names.index("HEADRACE_POD_ZONE")] == zone
+    order = ["HEADRACE_NODE_NAME", "RACK", "HEADRACE_POD_ZONE"]
+    assert sorted(order, key=names.index) == order, "each may refer to those before"
+    assert variables[names.index("HEADRACE_NODE_SHARDS")]["value"] == "2"

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from headrace_broker.cli.rabbitmqctl.session import EX_USAGE, CommandError, Session
+from headrace_broker.cli.session.printable import printable
 
 Column = str | Callable[[Mapping[str, Any]], Any]
 
@@ -46,7 +47,7 @@ def print_rows(
     if table and session.settings.headers:
         click.echo("\t".join(names))
     for row in table:
-        click.echo("\t".join(shown(value) for value in row))
+        click.echo("\t".join(printable(shown(value)) for value in row))
 
 
 def _cell(row: Mapping[str, Any], column: Column) -> Any:

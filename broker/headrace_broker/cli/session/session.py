@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -19,6 +18,7 @@ from typing_extensions import override
 
 from headrace_broker.cli.session.api_client import ApiAnswer, ApiClient, ApiError
 from headrace_broker.cli.session.client_tls import ClientTls, tls_of
+from headrace_broker.cli.session.printable import printable
 
 # Exit codes; click ends with 2 where a command line is wrong.
 EXIT_REFUSED: Final = 1
@@ -40,6 +40,11 @@ class CommandError(click.ClickException):
     def __init__(self, text: str, exit_code: int = EXIT_REFUSED) -> None:
         super().__init__(text)
         self.exit_code = exit_code  # type: ignore[misc] # click has it as one for all
+
+    @override
+    def format_message(self) -> str:
+        """Return the text, with no control characters of names in it."""
+        return "\n".join(map(printable, self.message.split("\n")))
 
 
 class Session:
@@ -133,7 +138,7 @@ class Session:
     def done(self, text: str) -> None:
         """Say what was done, to people."""
         if not self.as_json:
-            click.echo(text)
+            click.echo(printable(text))
 
     def print_rows(self, rows: Iterable[Row], columns: Mapping[str, Column]) -> None:
         """Print rows as JSON, or as a table of columns: by title a key or a function."""
@@ -173,11 +178,6 @@ def console() -> Console:
 def print_json(found: Any) -> None:
     """Print what the API answers, for programs."""
     click.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
-
-
-def printable(text: str) -> str:
-    """Return a text, maybe a client's, with escapes in place of what controls a terminal."""
-    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def markup(text: str) -> str:

@@ -41,7 +41,7 @@ class NodeAdministration:
         self.clock: Clock = node.clock  # the time by which queues go
         self.topology: Topology = node.topology  # queues, exchanges and bindings
         # looks at, removes and moves single messages
-        self.message_service = MessageService(node.broker, node.router, node.browsing)
+        self.message_service = MessageService(node.broker, node.browsing)
         self.flow_report: FlowReport = node.flow_report
         self.operations: Operations = node.operations
         self.page_logins = PageLogins(node.config.node.id, self.view, node.rpc)

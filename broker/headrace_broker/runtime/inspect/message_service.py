@@ -43,7 +43,6 @@ from headrace_broker.runtime.contract.port import (
 )
 from headrace_broker.runtime.inspect.browsing import BrowsingClient, Page
 from headrace_broker.runtime.lease.group_commands import amqp_errors
-from headrace_broker.runtime.routing.router import Router
 
 _ANY_CHANNEL: Final = 1
 
@@ -112,9 +111,8 @@ class Confirms(QueueListener):
 class MessageService:
     """Does it over sessions of this node, wherever the queue is led."""
 
-    def __init__(self, broker: Broker, router: Router, browsing: BrowsingClient) -> None:
+    def __init__(self, broker: Broker, browsing: BrowsingClient) -> None:
         self._broker = broker  # opens sessions
-        self._router = router  # says where messages go
         self._browsing = browsing  # looks without taking
         self._moves = 0
 
@@ -169,7 +167,7 @@ class MessageService:
         if reason:
             raise AmqpError(INTERNAL_ERROR, f"publishers are blocked: {reason}")
         account = self._broker.ledger.open(self._cause(queue, user))
-        move = _Move(self._broker, self._router, queue, route, account)
+        move = _Move(self._broker, queue, route, account)
         try:
             while message_ids and not account.in_debt and not self._broker.blocked.now.reason:
                 message_ids = await move.some(message_ids)
@@ -190,9 +188,9 @@ class MessageService:
         return cause
 
     async def _check_route(self, vhost: str, route: bytes) -> None:
-        if not self._router.route(vhost, route).known:
+        if not self._broker.router.route(vhost, route).known:
             await self._broker.catch_up()
-        target = self._router.route(vhost, route)
+        target = self._broker.router.route(vhost, route)
         if not target.known:
             raise AmqpError(NOT_FOUND, f"no exchange '{target.exchange}' in vhost '{vhost}'")
         if target.internal:
@@ -204,14 +202,11 @@ class MessageService:
 class _Move:
     """Messages on their way from one queue to others."""
 
-    def __init__(
-        self, broker: Broker, router: Router, queue: Queue, route: bytes, account: Account
-    ) -> None:
+    def __init__(self, broker: Broker, queue: Queue, route: bytes, account: Account) -> None:
         self.outcome = Moved()
         self.source = broker.open_queue(queue, Confirms(), account)
         self._account = account
         self._broker = broker
-        self._router = router
         self._queue = queue
         self._route = route
         self._confirms = Confirms()
@@ -253,11 +248,13 @@ class _Move:
         return Publish(_ANY_CHANNEL, self._route, False, False, properties, body)
 
     def _queues_of(self, publish: Publish) -> list[Queue]:
-        route = self._router.route(self._queue.vhost, publish.route)
+        route = self._broker.router.route(self._queue.vhost, publish.route)
         if route.needs_message:
             if not self._may_copy(route.exchange, publish.properties):
                 return []
-            route = self._router.route_stored(self._queue.vhost, publish.route, publish.properties)
+            route = self._broker.router.route_stored(
+                self._queue.vhost, publish.route, publish.properties
+            )
         return list(route.queues)
 
     def _may_copy(self, exchange: str, properties: bytes) -> bool:

@@ -56,7 +56,7 @@ def _now_us() -> int:
 
 @final
 class NodeBroker(Broker):
-    """Parts of a node that gateways use, and calls that need several of them."""
+    """Parts of a node, for gateways."""
 
     def __init__(
         self,
@@ -103,8 +103,6 @@ class NodeBroker(Broker):
         self._reaper = reaper
         self.authenticator = Authenticator(view.user, epoch=view.session_epoch)
 
-    # Flow control
-
     @override
     def clock_us(self) -> i64:
         return time.monotonic_ns() // 1000
@@ -115,8 +113,6 @@ class NodeBroker(Broker):
         for info in list(self.connections.values()):
             if info.control is not None:
                 info.control.limits_changed()
-
-    # Looking up
 
     @property
     def login_counts(self) -> dict[tuple[str, str], int]:
@@ -158,8 +154,6 @@ class NodeBroker(Broker):
     async def catch_up(self) -> None:
         await self.topology.catch_up()
 
-    # Sessions
-
     @override
     def open_queue(self, queue: Queue, listener: QueueListener, account: Account) -> QueueClient:
         if self.boot == 0:
@@ -169,8 +163,6 @@ class NodeBroker(Broker):
     @override
     async def drop_owner(self, owner: str) -> None:
         await self._reaper.drop_owner(owner)
-
-    # Listings
 
     @override
     def connection_opened(self, info: ConnectionInfo) -> None:

@@ -58,7 +58,8 @@ class Parts:
         self.rules = CatalogStore()
         self.permissions = Permissions(self.rules)
         self.causes = []
-        self.service = MessageService(fake, fake, fake)
+        self.router = self
+        self.service = MessageService(fake, fake)
         self.configure(QueueSettings())
 
     def configure(self, settings):

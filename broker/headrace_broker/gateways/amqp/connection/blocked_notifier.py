@@ -147,7 +147,7 @@ class ConnectionBlockedNotifier(BlockedNotifier):
         if not self.tell_blocked:
             return
         info = self._info
-        chosen = self._output.broker.client_flow.blocked_after_ms(info.user, info.vhost)
+        chosen: i64 = self._output.broker.client_flow.blocked_after_ms(info.user, info.vhost)
         after_ms = self._after_ms or chosen
         if after_ms > 0:
             self._output.admission.timers.set(TIMER_TELL, after_ms / 1000, self._tell_flow)

@@ -150,7 +150,7 @@ def test_a_user_may_be_named_by_the_whole_subject(serve, side, certificates, bro
         asked.append(user)
         return True
 
-    broker.admits = admits
+    broker.authenticator.admits = admits
     broker.rules.put_user(User("CN=guest,O=mill\\, race", b"", b""))
 
     def client(listener: AmqpListener) -> None:
