@@ -9,6 +9,7 @@ import msgspec
 
 from headrace_broker.cli.session.api_client import ApiAnswer, ApiClient, ApiError
 from headrace_broker.cli.session.client_tls import ClientTls
+from headrace_broker.cli.session.printable import printable
 
 # Exit codes of sysexits.h, as rabbitmqctl has them.
 EX_USAGE: Final = 64
@@ -28,7 +29,7 @@ class CommandError(click.ClickException):
 
     def show(self, file: Any = None) -> None:
         """Print it as rabbitmqctl does."""
-        click.echo(f"Error:\n{self.message}", err=True, file=file)
+        click.echo("Error:\n" + printable(self.message, "\n"), err=True, file=file)
 
 
 class Settings(msgspec.Struct):

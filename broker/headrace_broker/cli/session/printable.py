@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 
-def printable(text: str) -> str:
-    """Return a text with what cannot be shown as Python writes it.
+def printable(text: str, kept: str = "") -> str:
+    """Return a text with what cannot be shown, but for what is kept, as Python writes it.
 
     That is control characters, separators of lines, what changes the direction of text or has no
     width, and lone surrogates, which no file takes.
@@ -12,5 +12,6 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+        each if each.isprintable() or each in kept else each.encode("unicode_escape").decode()
+        for each in text
     )

@@ -44,7 +44,7 @@ class CommandError(click.ClickException):
     @override
     def format_message(self) -> str:
         """Return the text, with no control characters of names in it."""
-        return "\n".join(map(printable, self.message.split("\n")))
+        return printable(self.message, "\n")
 
 
 class Session:
