@@ -28,7 +28,7 @@ RESTART_S_MAX: Final = (
     30.0  # the longest pause; a process that ran for longer begins with the least
 )
 HEARTBEAT_S: Final = 1.0  # between two heartbeats of a process that serves
-SILENCE_S_MAX: Final = 30.0  # without one, after which the process is killed
+SILENCE_S_MAX: Final = 20.0  # without one, until it is killed: before probes of all processes fail
 STOP_S_MAX: Final = 60.0  # after which a process that hangs is killed; ordinary ones need a third
 ADDRESS_S_MAX: Final = 5.0  # for an address to be free, as after a kill of a node
 ADDRESS_LOOK_S: Final = 0.1  # between two looks
