@@ -7,7 +7,7 @@ import statistics
 
 import pytest
 from e2e.soak.growth import quantile, trend
-from e2e.soak.recording import DOWN, Interval, Latency, NodeSample, Probe, Recording
+from e2e.soak.recording import DOWN, LINK, Interval, Latency, NodeSample, Probe, Recording
 from e2e.soak.report import render
 from e2e.soak.verdict import MIB, State, Verdict, verdicts
 
@@ -142,6 +142,18 @@ def test_latency_is_judged_at_the_sync_time_of_the_disk_where_that_was_probed() 
         beside = about(word, recording)
         assert beside.state is State.HOLDS
         assert "at a constant sync time" in beside.text
+
+
+def test_latency_behind_a_slow_link_is_no_growth() -> None:
+    recording = recorded(1, 0)
+    slow = Interval(LINK, "n1 900 kbit/s", 2700.0, 2800.0)
+    recording.latencies = [
+        Latency(each.at, 8.0, True) if slow.begin <= each.at <= slow.end else each
+        for each in recording.latencies
+    ]
+    assert about("median", recording).state is not State.HOLDS
+    recording.intervals.append(slow)
+    assert about("median", recording).state is State.HOLDS
 
 
 def test_a_disk_that_slows_down_is_told_by_its_own_rule() -> None:
