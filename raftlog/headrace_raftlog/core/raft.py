@@ -438,8 +438,7 @@ class RaftCore(RaftState):
             if message.source == self.leader:
                 election.campaign_forced(self)
         elif kind == READ_INDEX_REPLY:
-            if message.source == self.leader:
-                reads.take_answer(self, message)
+            reads.take_answer(self, message)
         elif self.role == LEADER:
             self._lead(message)
 

@@ -36,6 +36,7 @@ class Reads:
         self.rounds: list[Round] = []  # rounds not confirmed yet, oldest first
         # a follower's questions to its leader, context -> tick of the question, oldest first
         self.forwarded: dict[int, int] = {}
+        self.asked: i64 = 0  # who leads the term, and was asked last
         self.ticks: i64 = 0  # counts while a follower's questions wait
         self.states: list[tuple[int, int]] = []  # (context, index) to be handed out
         self.lost: list[int] = []  # contexts to be handed out as lost

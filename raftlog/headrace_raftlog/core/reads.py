@@ -32,6 +32,7 @@ def ask(state: RaftState, context: i64) -> bool:
         reads.gathered.append(Read(state.member, context))
         return True
     reads.forwarded[context] = reads.ticks
+    reads.asked = state.leader
     state.send(
         Message(READ_INDEX, state.group, state.member, state.leader, state.term, context=context)
     )
@@ -49,10 +50,11 @@ def take_question(state: RaftState, question: Message) -> None:
 
 
 def take_answer(state: RaftState, answer: Message) -> None:
-    """Receive the leader's READ_INDEX_REPLY; one without a waiting read is ignored."""
+    """Receive an answer of the term's leader, also while it is lost sight of; ignore all others."""
     reads = state.reads
-    if reads is None or reads.forwarded.pop(answer.context, None) is None:
+    if reads is None or answer.source != reads.asked or answer.context not in reads.forwarded:
         return
+    del reads.forwarded[answer.context]
     reads.count -= 1
     if answer.reject:
         reads.lost.append(answer.context)
@@ -109,7 +111,7 @@ def waiting_round(state: RaftState) -> i64:
 
 
 def expire(state: RaftState) -> None:
-    """Let one tick pass for a follower: give up questions that were not answered for too long.
+    """Let one tick pass without leading: give up questions that were not answered for too long.
 
     They, or their answers, got lost; on a slow link answers may take several election timeouts.
     """
@@ -129,7 +131,7 @@ def expire(state: RaftState) -> None:
 
 
 def lose_all(state: RaftState) -> None:
-    """Give up every read under way: the leader is another, or unknown."""
+    """Give up every read under way: nobody answers it any more."""
     reads = state.reads
     if reads is None:
         return

@@ -21,14 +21,13 @@ def become_follower(state: RaftState, term: i64, leader: i64) -> None:
 
 
 def become_pre_candidate(state: RaftState) -> None:
-    """Ask whether an election could be won; neither term nor vote changes.
+    """Ask whether an election could be won; term and vote stay, and questions of reads wait on.
 
     Source: thesis section 9.6.
     """
     assert state.role != LEADER
     state.role = PRE_CANDIDATE
     state.leader = 0
-    lose_all(state)
     state.votes = {}
     state.election_elapsed = 0
     state.draw_election_timeout()
@@ -65,6 +64,8 @@ def become_leader(state: RaftState) -> None:
 
 def _reset(state: RaftState, term: i64) -> None:
     assert term >= state.term, "terms never decrease"
+    if term != state.term or state.role == LEADER:
+        lose_all(state)
     if term != state.term:
         state.term = term
         state.vote = 0
@@ -84,4 +85,3 @@ def _reset(state: RaftState, term: i64) -> None:
     state.transferee = 0
     state.offer = None
     state.drop_peers()
-    lose_all(state)
