@@ -1,10 +1,10 @@
 """Bound on bytes in flight to a peer, by the delay that they cause.
 
 Whatever a slow link holds, in the kernel, in a router or in a proxy, stands before the next
-heartbeat. The window is therefore as small as fills the link: it is halved, once a round trip,
-when bytes are acknowledged more than SEND_DELAY_S_MAX later than the earliest on the connection
-were, and grows while they take less than half of that. A peer whose loop is busy acknowledges late
-as well; then its kernel has everything that was sent, and the window grows.
+heartbeat. The window is therefore as small as fills the link: once a round trip, it is half of
+what is under way when bytes are acknowledged more than SEND_DELAY_S_MAX later than the earliest on
+the connection were, and grows while they take less than half of that. A peer whose loop is busy
+acknowledges late as well; then its kernel has everything that was sent, and the window grows.
 
 Source: RFC 6817 (LEDBAT) for the measure, the delay above the least one seen.
 """
@@ -85,7 +85,8 @@ class SendWindow:
         """
         if count > len(self._marks):
             return False
-        was_limited = 2 * self._under_way >= self.size
+        under_way = self._under_way
+        was_limited = 2 * under_way >= self.size
         sent_at = now
         for _ in range(count):
             sent_at = self._marks.popleft()
@@ -96,7 +97,7 @@ class SendWindow:
         if is_queued and excess_s > SEND_DELAY_S_MAX:
             if self.acknowledged_bytes > self._reduced_at:
                 self._reduced_at = self.sent_bytes
-                self.size = max(SEND_WINDOW_BYTES_MIN, self.size // 2)
+                self.size = max(SEND_WINDOW_BYTES_MIN, min(self.size, under_way) // 2)
         elif was_limited and (excess_s < SEND_DELAY_S_MAX / 2 or not is_queued):
             self.size = min(SEND_WINDOW_BYTES_MAX, self.size + count * FRAME_ACK_BYTES)
         return True

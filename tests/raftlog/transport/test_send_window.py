@@ -36,22 +36,47 @@ class Link:
         self._rate = rate
         self._travel_s = travel_s
         self._free_at = 0.0
+        self._waiting = 0
         self._under_way: deque[tuple[float, float, int]] = deque()  # sent, acknowledged, bytes
 
     def run(self, seconds: float) -> None:
+        """Send all that may be sent."""
         until = self.now + seconds
         while self.now < until:
             while self.window.is_open:
-                self._send()
-            sent, self.now, size = self._under_way.popleft()
-            self.longest_s = max(self.longest_s, self.now - sent)
-            before = self.arrived // FRAME_ACK_BYTES
-            self.arrived += size
-            count = self.arrived // FRAME_ACK_BYTES - before
-            assert self.window.acknowledged(count, self.now, bool(self._under_way))
+                self._send(self.window.piece_bytes)
+            self._arrive()
 
-    def _send(self) -> None:
-        size = self.window.piece_bytes
+    def offer(self, seconds: float, rate: float) -> None:
+        """Send what is offered at a rate, as far as it may be sent."""
+        until = self.now + seconds
+        self._waiting += int(seconds * rate)
+        while True:
+            while self._waiting > 0 and self.window.is_open:
+                size = min(self.window.piece_bytes, self._waiting)
+                self._waiting -= size
+                self._send(size)
+            if not self._under_way or self._under_way[0][1] > until:
+                break
+            self._arrive()
+        self.now = until
+
+    def slow_down(self, rate: float) -> None:
+        """Carry so many bytes a second from now on, what is under way included."""
+        while self._under_way:
+            self._arrive()
+        self._rate = rate
+        self.longest_s = 0.0
+
+    def _arrive(self) -> None:
+        sent, self.now, size = self._under_way.popleft()
+        self.longest_s = max(self.longest_s, self.now - sent)
+        before = self.arrived // FRAME_ACK_BYTES
+        self.arrived += size
+        count = self.arrived // FRAME_ACK_BYTES - before
+        assert self.window.acknowledged(count, self.now, bool(self._under_way))
+
+    def _send(self, size: int) -> None:
         self._free_at = max(self._free_at, self.now) + size / self._rate
         self._under_way.append((self.now, self._free_at + self._travel_s, size))
         self.window.sent(size, self.now)
@@ -90,10 +115,21 @@ def test_link_that_slows_down_shrinks_the_window_once_a_round_trip() -> None:
     window.sent(FRAME_ACK_BYTES, 0.0)
     assert window.acknowledged(1, 0.001, False)
     window.size = SEND_WINDOW_BYTES_MAX
-    window.sent(4 * FRAME_ACK_BYTES, 1.0)
+    window.sent(SEND_WINDOW_BYTES_MAX, 1.0)
     for at in range(4):
         assert window.acknowledged(1, 2.0 + at, True)
     assert window.size == SEND_WINDOW_BYTES_MAX // 2
+
+
+def test_wide_window_that_was_not_filled_shrinks_to_what_a_link_that_slows_down_holds() -> None:
+    link = Link(8000 * MBIT, 0.0005)
+    link.run(1)
+    assert link.window.size == SEND_WINDOW_BYTES_MAX
+    link.slow_down(0.9 * MBIT)
+    for _ in range(200):
+        link.offer(0.05, 1.6 * MBIT)  # more than it carries, and less than the window
+    floor_s = SEND_WINDOW_BYTES_MIN / (0.9 * MBIT)
+    assert link.longest_s < max(2.5 * SEND_DELAY_S_MAX, 2 * floor_s)
 
 
 def test_idle_link_does_not_widen_the_window_and_more_than_was_sent_is_refused() -> None:
