@@ -28,7 +28,7 @@ RESTART_S_MAX: Final = (
     30.0  # the longest pause; a process that ran for longer begins with the least
 )
 HEARTBEAT_S: Final = 1.0  # between two heartbeats of a process that serves
-SILENCE_S_MAX: Final = 20.0  # without one, until it is killed: before probes of all processes fail
+SILENCE_S_MAX: Final = 20.0  # without one, until it is killed; a pod's probes give up after 30
 STOP_S_MAX: Final = 60.0  # after which a process that hangs is killed; ordinary ones need a third
 ADDRESS_S_MAX: Final = 5.0  # for an address to be free, as after a kill of a node
 ADDRESS_LOOK_S: Final = 0.1  # between two looks
@@ -194,8 +194,7 @@ class ShardSupervisor:
     async def _watch(self, shard: int, process: asyncio.subprocess.Process) -> None:
         """Kill the process of a shard once it is silent for SILENCE_S_MAX.
 
-        Looks are counted, not time: silence does not count while this process does not run either,
-        as on a host that sleeps.
+        Looks are counted, not time: silence does not count on a host that sleeps.
         """
         silence = 0.0
         heard = 0

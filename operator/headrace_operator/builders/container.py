@@ -63,7 +63,7 @@ def container(cluster: Cluster) -> Manifest:
 
 
 def _with_extra(own: list[Manifest], extra: list[Manifest]) -> list[Manifest]:
-    """Return all variables, each once: those of a user replace the operator's, but for SHARDS.
+    """Return all variables: those of a user replace the operator's, but for SHARDS.
 
     A variable may refer to those before it, so the user's stand behind what is known of the pod.
     """

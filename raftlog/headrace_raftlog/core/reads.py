@@ -111,7 +111,7 @@ def waiting_round(state: RaftState) -> i64:
 
 
 def expire(state: RaftState) -> None:
-    """Let one tick pass without leading: give up questions that were not answered for too long.
+    """Count a tick of a member that does not lead; give up questions not answered for too long.
 
     They, or their answers, got lost; on a slow link answers may take several election timeouts.
     """

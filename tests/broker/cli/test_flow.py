@@ -55,7 +55,7 @@ def connection(number: int = 5, state: str = "flow", limit: str = "watermark") -
     return {
         "id": f"n1/1/{number}",
         "name": NAME,
-        "user_provided_name": "till [1]",
+        "user_provided_name": "till [1]\x1b[2J",
         "node": "n1",
         "user": "app",
         "vhost": "/",
@@ -132,7 +132,8 @@ def test_why_prints_the_sentence_the_causes_and_the_next_step(api: FakeApi) -> N
         r"lacks    no answer from n2",
         r" +71 %  10.0.0.9:5123 \(user batch\)  n3 +orders \[a\]  1,000 messages, 2 MiB  3,900/s.*",
         r"less than 1 %  another user's connection.*",
-        r"10.0.0.5:4711 till \[1\] +app +n1 +flow +watermark +orders +100 +83 +40 +2 KiB 4 MiB *",
+        r"10.0.0.5:4711 till \[1\]\\x1b\[2J"
+        r" +app +n1 +flow +watermark +orders +100 +83 +40 +2 KiB 4 MiB *",
     ):
         assert any(re.fullmatch(line, each.rstrip()) for each in lines), (line, result.output)
 

@@ -76,6 +76,15 @@ def busy(fake_node):
     return fake_node
 
 
+def test_names_move_no_cursor_and_begin_no_column(ctl, busy):
+    consumer = ConsumerStatus("a\tb\x1b[2J", "q", True, False, 10, {})
+    [connection, _] = busy.listing.rows
+    channel = ChannelStatus(3, 10, 0, True, 4, 5, (consumer,))
+    busy.listing = ClientListing([connection, ClientRow(connection.connection, channel)])
+    out = ctl("-q", "list_consumers", "queue_name", "consumer_tag")[1]
+    assert out.splitlines()[-1] == "q\ta\\tb\\x1b[2J"
+
+
 def test_vhosts(ctl):
     assert ctl("add_vhost", "v1") == (0, 'Adding vhost "v1" ...\n', "")
     assert ctl("add_vhost", "v1")[0] == 0

@@ -181,7 +181,7 @@ def print_json(found: Any) -> None:
 
 
 def markup(text: str) -> str:
-    """Return markup of rich that shows a text as it is."""
+    """Return markup of rich that shows a text as `printable` has it."""
     return escape(printable(text))
 
 

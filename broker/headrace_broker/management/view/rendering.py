@@ -108,10 +108,10 @@ def render_queue(queue: QueueStatus, now_ms: int) -> dict[str, Any]:
             else None,
             "head_message_timestamp": queue.head_timestamp if queue.head_timestamp >= 0 else None,
         }
-    if counts is not None and queue.snapshot_index is not None:
-        body["snapshot_index"] = queue.snapshot_index
-    if counts is not None and queue.replicas is not None:
-        body["replicas"] = msgspec.to_builtins(queue.replicas)
+        if queue.snapshot_index is not None:
+            body["snapshot_index"] = queue.snapshot_index
+        if queue.replicas is not None:
+            body["replicas"] = msgspec.to_builtins(queue.replicas)
     return body
 
 

@@ -116,8 +116,8 @@ class ConnectionBlockedNotifier(BlockedNotifier):
         if active:
             wanted = output.channels_stopped  # those that were stopped go on, whatever is on now
         else:
-            told = output.broker.client_flow.channel_flow(info.user, info.vhost)
-            wanted = self._channel_flow or told
+            rules = output.broker.client_flow
+            wanted = self._channel_flow or rules.channel_flow(info.user, info.vhost)
         if wanted:
             output.channels_stopped = not active
             self._channels.tell_flow(active)
@@ -147,8 +147,9 @@ class ConnectionBlockedNotifier(BlockedNotifier):
         if not self.tell_blocked:
             return
         info = self._info
-        chosen: i64 = self._output.broker.client_flow.blocked_after_ms(info.user, info.vhost)
-        after_ms = self._after_ms or chosen
+        after_ms = self._after_ms
+        if after_ms == 0:
+            after_ms = self._output.broker.client_flow.blocked_after_ms(info.user, info.vhost)
         if after_ms > 0:
             self._output.admission.timers.set(TIMER_TELL, after_ms / 1000, self._tell_flow)
 
